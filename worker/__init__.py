@@ -1,0 +1,1 @@
+"""The attribution worker: answer events in, exact per-source credit out."""
