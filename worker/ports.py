@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from schemas.dead_letter import DeadLetterReason
-from worker.core.model import Answer, AnswerKey, Attribution, JudgeProfile, Judgement
+from worker.core.model import Answer, AnswerKey, Attribution, Judgement, JudgeProfile
 from worker.core.records import OutboundMessage, Record, TopicPartition
 
 
@@ -123,7 +123,7 @@ class DeadLetter:
 class DeadLetterStore(Protocol):
     """Where dead letters are kept. Needed by `settle`."""
 
-    async def save_dead_letter(self, dead_letter: DeadLetter) -> None:
+    async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> None:
         """A row and its outbox message, in one transaction; a redelivery of the same record changes nothing.
 
         Raises:

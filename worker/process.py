@@ -1,0 +1,68 @@
+"""What one event means: decode → already settled? → judge → credit → save. Each step says what a crash there means."""
+
+from collections.abc import Awaitable, Callable
+
+from schemas.dead_letter import DeadLetterReason
+from worker.core.model import Answer, Attribution, Judgement
+from worker.core.outcome import Outcome, Processed
+from worker.core.records import OutboundMessage, Record
+from worker.errors import PermanentError
+from worker.ports import AttributionStore, SaveResult
+
+
+class Process:
+    """One record to its outcome; holds no state between records."""
+
+    def __init__(
+        self,
+        *,
+        decode: Callable[[Record], Answer],
+        store: AttributionStore,
+        judge: Callable[[Answer], Awaitable[Judgement]],
+        attribute: Callable[[Answer, Judgement], Attribution],
+        encode: Callable[[Attribution], OutboundMessage],
+        on_stored: Callable[[], None],
+    ) -> None:
+        self._decode = decode
+        self._store = store
+        self._judge = judge
+        self._attribute = attribute
+        self._encode = encode
+        self._on_stored = on_stored
+
+    async def __call__(self, record: Record) -> Processed:
+        """Run one record.
+
+        Raises:
+            PermanentError: the record can never succeed.
+            RetryableError: this try failed.
+            UnavailableError: something needed is down.
+        """
+        if record.value is None:
+            return Processed(Outcome.SKIPPED)
+        # 1. Decode. A crash here is seen again at redelivery; nothing has happened yet.
+        answer = self._decode(record)
+        # 2. Already settled? A settled answer is never judged again, whatever method is deployed now.
+        settled = await self._store.find(answer.key)
+        if settled is not None:
+            return _settled_before(answer, same_content=settled.content_hash == answer.content_hash)
+        # 3. Judge. A crash here is a redelivery that judges again; no transaction is open meanwhile.
+        judgement = await self._judge(answer)
+        # 4. Credit: pure arithmetic, the same on every machine.
+        attribution = self._attribute(answer, judgement)
+        # 5. Save: result, evidence and announcement in one transaction, or none of it. A crash before COMMIT is a
+        #    redelivery; after COMMIT the redelivery ends at step 2, and the relay publishes what was stored.
+        result = await self._store.save(attribution, self._encode(attribution))
+        if result is not SaveResult.SAVED:
+            return _settled_before(answer, same_content=result is SaveResult.DUPLICATE)
+        self._on_stored()
+        return Processed(Outcome(attribution.status.value), answer.key, attribution)
+
+
+def _settled_before(answer: Answer, *, same_content: bool) -> Processed:
+    if not same_content:
+        raise PermanentError(
+            DeadLetterReason.CONFLICTING_CONTENT,
+            "this tenant and answer_id were settled with other content (query, answer, sources or reward differ)",
+        )
+    return Processed(Outcome.DUPLICATE, answer.key)

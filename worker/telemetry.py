@@ -1,0 +1,136 @@
+"""What the worker says about itself: metric names as one typed list, and one canonical log line per record."""
+
+import logging
+import sys
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from schemas.dead_letter import DeadLetterReason
+from worker.core.outcome import Processed
+from worker.core.records import Record
+from worker.settings import LogFormat, LogSettings
+
+log = structlog.stdlib.get_logger("worker")
+
+
+def configure_logging(settings: LogSettings) -> None:
+    """One JSON line per event, or readable lines on a terminal; always on standard error."""
+    on_terminal = settings.format is LogFormat.CONSOLE or (settings.format is LogFormat.AUTO and sys.stderr.isatty())
+    renderer: structlog.types.Processor = (
+        structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
+    )
+    shared: list[structlog.types.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=shared))
+    logging.basicConfig(handlers=[handler], level=settings.level.upper(), force=True)
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+
+
+class Metrics:
+    """Every metric, with its help and unit; one registry per worker, so that two in one process do not collide."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.records = Counter("attribution_records", "Records settled, by outcome.", ["outcome"], registry=registry)
+        self.dead_letters = Counter(
+            "attribution_dead_letters", "Records set aside, by reason.", ["reason"], registry=registry
+        )
+        self.attempts_failed = Counter(
+            "attribution_attempts_failed", "Attempts that failed by the record's own fault.", registry=registry
+        )
+        self.outage_waits = Counter(
+            "attribution_outage_waits", "Waits for something down; they use up no attempt.", registry=registry
+        )
+        self.unknown_fields = Counter(
+            "attribution_unknown_fields", "Fields of events that this version does not know.", registry=registry
+        )
+        self.scrubbed_characters = Counter(
+            "attribution_scrubbed_characters", "Characters of events that cannot be stored (NUL).", registry=registry
+        )
+        self.unevidenced_supports = Counter(
+            "attribution_unevidenced_supports", "Supports set to 0 for want of evidence.", registry=registry
+        )
+        self.messages_published = Counter(
+            "attribution_messages_published", "Outbox messages acknowledged by the broker.", registry=registry
+        )
+        self.records_in_flight = Gauge(
+            "attribution_records_in_flight", "Records fetched and not yet settled.", registry=registry
+        )
+        self.settle_seconds = Histogram(
+            "attribution_settle_seconds",
+            "From a record's start to its outcome.",
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
+            registry=registry,
+        )
+
+
+class Telemetry:
+    """Turns what happened into metrics and log lines; never sees payload text."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self.metrics = Metrics(self.registry)
+
+    def record_settled(self, record: Record, processed: Processed, attempts: int, duration_s: float) -> None:
+        self.metrics.records.labels(processed.outcome.value).inc()
+        self.metrics.settle_seconds.observe(duration_s)
+        if not log.isEnabledFor(logging.INFO):
+            return
+        fields: dict[str, object] = {
+            "outcome": processed.outcome.value,
+            "duration_ms": round(duration_s * 1000, 3),
+            "attempts": attempts,
+            **_position(record),
+        }
+        if processed.answer_key is not None:
+            fields |= {"tenant": processed.answer_key.tenant, "answer_id": processed.answer_key.answer_id}
+        if processed.attribution is not None:
+            usage = processed.attribution.judgement.usage
+            fields |= {
+                "sources": len(processed.attribution.source_credits),
+                "key_points": len(processed.attribution.judgement.key_points),
+                "utility_units": processed.attribution.utility_units,
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+                "cost_usd": None if usage.cost_usd is None else str(usage.cost_usd),
+            }
+            self.metrics.unevidenced_supports.inc(len(processed.attribution.judgement.unevidenced))
+        log.info("record.settled", **fields)
+
+    def attempt_failed(self, record: Record, attempt: int, problem: str, pause_s: float) -> None:
+        self.metrics.attempts_failed.inc()
+        log.warning("attempt.failed", attempt=attempt, problem=problem, pause_s=pause_s, **_position(record))
+
+    def outage_waited(self, problem: str, tries: int) -> None:
+        self.metrics.outage_waits.inc()
+        log.warning("outage.waited", problem=problem, tries=tries)
+
+    def dead_letter_stored(self, record: Record, reason: DeadLetterReason, detail: str) -> None:
+        self.metrics.dead_letters.labels(reason.value).inc()
+        log.warning("dead_letter.stored", reason=reason.value, detail=detail, **_position(record))
+
+    def event_decoded(self, *, unknown_field_count: int, scrubbed_count: int) -> None:
+        if unknown_field_count:
+            self.metrics.unknown_fields.inc(unknown_field_count)
+        if scrubbed_count:
+            self.metrics.scrubbed_characters.inc(scrubbed_count)
+
+    def messages_published(self, message_count: int) -> None:
+        self.metrics.messages_published.inc(message_count)
+
+
+def _position(record: Record) -> dict[str, object]:
+    return {"topic": record.topic, "partition": record.partition, "offset": record.offset}
