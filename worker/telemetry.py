@@ -11,7 +11,7 @@ from worker.core.outcome import Processed
 from worker.core.records import Record
 from worker.settings import LogFormat, LogSettings
 
-log = structlog.stdlib.get_logger("worker")
+log: structlog.types.FilteringBoundLogger = structlog.get_logger("worker")
 
 
 def configure_logging(settings: LogSettings) -> None:
@@ -20,24 +20,22 @@ def configure_logging(settings: LogSettings) -> None:
     renderer: structlog.types.Processor = (
         structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
     )
-    shared: list[structlog.types.Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    processors: list[structlog.types.Processor] = [
+        structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=shared))
-    logging.basicConfig(handlers=[handler], level=settings.level.upper(), force=True)
     structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
+        processors=[*processors, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    # Libraries log through the standard library: same lines, and only what is worth an operator's look.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=processors))
+    logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
 
 
 class Metrics:
@@ -87,7 +85,7 @@ class Telemetry:
     def record_settled(self, record: Record, processed: Processed, attempts: int, duration_s: float) -> None:
         self.metrics.records.labels(processed.outcome.value).inc()
         self.metrics.settle_seconds.observe(duration_s)
-        if not log.isEnabledFor(logging.INFO):
+        if not log.is_enabled_for(logging.INFO):
             return
         fields: dict[str, object] = {
             "outcome": processed.outcome.value,

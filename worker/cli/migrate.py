@@ -1,0 +1,16 @@
+"""`attribution-worker migrate`: the database, up to date."""
+
+from rich.console import Console
+
+from worker import app
+from worker.settings import load_settings
+
+
+def migrate() -> None:
+    """Create or upgrade the tables, views and monthly partitions in the configured database.
+
+    Run it as the owner of the schema before the workers of a new version start; running it again changes nothing.
+    """
+    settings = load_settings()
+    app.migrate(settings)
+    Console().print("The database is up to date.")
