@@ -28,67 +28,74 @@ class Section(BaseModel):
 class KafkaSettings(Section):
     """The broker, the topics and the consumer group."""
 
-    bootstrap_servers: str = "127.0.0.1:9092"
-    client_id: str = "attribution-worker"
-    group_id: str = "attribution-worker"
+    bootstrap_servers: str = Field("127.0.0.1:9092", description="host:port, comma separated")
+    client_id: str = Field("attribution-worker", description="how the broker's logs and quotas name us")
+    group_id: str = Field("attribution-worker", description="workers of one group share the partitions")
     group_instance_id: str | None = Field(None, description="static membership: a rolling restart moves nothing")
-    answers_topic: str = "answers"
-    attributions_topic: str = "attributions"
-    dead_letter_topic: str = "answers.dead-letter"
-    session_timeout_ms: int = Field(30_000, ge=500)
-    heartbeat_interval_ms: int = Field(3_000, ge=100)
-    rebalance_timeout_ms: int = Field(60_000, ge=500)
-    max_poll_interval_ms: int = Field(300_000, ge=1_000)
+    answers_topic: str = Field("answers", description="answer events come in here")
+    attributions_topic: str = Field("attributions", description="attributions go out here")
+    dead_letter_topic: str = Field("answers.dead-letter", description="records set aside go out here, bytes untouched")
+    session_timeout_ms: int = Field(30_000, ge=500, description="silence after which a member is thrown out")
+    heartbeat_interval_ms: int = Field(3_000, ge=100, description="how often a member beats")
+    rebalance_timeout_ms: int = Field(60_000, ge=500, description="how long the group waits for members to rejoin")
+    max_poll_interval_ms: int = Field(300_000, ge=1_000, description="a member that does not poll this long is stuck")
     rebalance_drain_ms: int = Field(30_000, ge=0, description="how long a revoke waits for records in flight")
-    request_timeout_ms: int = Field(30_000, ge=1_000)
-    fetch_max_wait_ms: int = Field(500, ge=1)
-    max_partition_fetch_bytes: int = Field(4 * 2**20, ge=1_024)
-    commit_interval_ms: int = Field(1_000, ge=10)
-    commit_timeout_ms: int = Field(10_000, ge=100)
+    request_timeout_ms: int = Field(30_000, ge=1_000, description="one request to the broker")
+    fetch_max_wait_ms: int = Field(500, ge=1, description="how long the broker may hold an empty fetch")
+    max_partition_fetch_bytes: int = Field(4 * 2**20, ge=1_024, description="fetched ahead per partition")
+    commit_interval_ms: int = Field(1_000, ge=10, description="how often completed offsets are committed")
+    commit_timeout_ms: int = Field(10_000, ge=100, description="one commit")
     enable_idempotence: bool = Field(True, description="off only for the embedded broker, which lacks it")
-    compression_type: str | None = Field("zstd", pattern="^(gzip|snappy|lz4|zstd)$")
-    partitions: int = Field(12, ge=1, description="partitions of a topic made by `topics`")
-    replication_factor: int = Field(1, ge=1)
-    answers_retention_ms: int = Field(7 * 86_400_000, ge=-1)
-    attributions_retention_ms: int = Field(30 * 86_400_000, ge=-1)
-    dead_letter_retention_ms: int = Field(90 * 86_400_000, ge=-1)
+    compression_type: str | None = Field(
+        "zstd", pattern="^(gzip|snappy|lz4|zstd)$", description="of what we publish: gzip, snappy, lz4 or zstd"
+    )
+    partitions: int = Field(12, ge=1, description="partitions of a topic made by `topics`: the unit of scale")
+    replication_factor: int = Field(1, ge=1, description="replicas of a topic made by `topics`; 3 in production")
+    answers_retention_ms: int = Field(7 * 86_400_000, ge=-1, description="retention of the answers topic")
+    attributions_retention_ms: int = Field(30 * 86_400_000, ge=-1, description="retention of the attributions topic")
+    dead_letter_retention_ms: int = Field(90 * 86_400_000, ge=-1, description="retention of the dead-letter topic")
     message_bytes_max: int = Field(4 * 2**20, ge=1_024, description="max.message.bytes of the topics, and ours")
 
 
 class PostgresSettings(Section):
     """The system of record."""
 
-    dsn: SecretStr = SecretStr("postgresql://127.0.0.1:5432/attribution")
+    dsn: SecretStr = Field(
+        SecretStr("postgresql://127.0.0.1:5432/attribution"),
+        description="postgresql://user:password@host:port/database",
+    )
     writers: int = Field(2, ge=1, description="group commits in flight at once")
     save_batch_max: int = Field(128, ge=1, description="saves coalesced into one transaction")
-    save_timeout_s: float = Field(30.0, gt=0)
-    connect_timeout_s: float = Field(10.0, gt=0)
-    statement_timeout_s: float = Field(30.0, gt=0)
-    lock_timeout_s: float = Field(10.0, gt=0)
-    idle_in_transaction_timeout_s: float = Field(60.0, gt=0)
-    pool_recycle_s: int = Field(1_800, ge=1)
+    save_timeout_s: float = Field(30.0, gt=0, description="one group commit, whatever its records' deadlines")
+    connect_timeout_s: float = Field(10.0, gt=0, description="one connection attempt, or a wait for the pool")
+    statement_timeout_s: float = Field(30.0, gt=0, description="one statement")
+    lock_timeout_s: float = Field(10.0, gt=0, description="one lock")
+    idle_in_transaction_timeout_s: float = Field(60.0, gt=0, description="an abandoned transaction is ended")
+    pool_recycle_s: int = Field(1_800, ge=1, description="connections older than this are replaced")
     transaction_pooling: bool = Field(False, description="true behind pgbouncer in transaction mode")
-    partitions_ahead_months: int = Field(3, ge=1)
-    retention_months: int | None = Field(None, ge=1, description="older monthly partitions are dropped by `migrate`")
+    partitions_ahead_months: int = Field(3, ge=1, description="monthly partitions made ahead")
+    retention_months: int | None = Field(
+        None, ge=1, description="older monthly partitions are dropped; unset keeps all"
+    )
 
 
 class IntakeSettings(Section):
     """What may be in flight at once."""
 
-    records_max: int = Field(200, ge=1)
-    bytes_max: int = Field(64 * 2**20, ge=1_024)
+    records_max: int = Field(200, ge=1, description="records fetched and not yet settled")
+    bytes_max: int = Field(64 * 2**20, ge=1_024, description="bytes of those records")
     event_bytes_max: int = Field(2**20, ge=64, description="a larger event is a dead letter: too_large")
-    sources_max: int = Field(500, ge=1, le=500)
+    sources_max: int = Field(500, ge=1, le=500, description="an event with more is a dead letter: invalid_event")
 
 
 class SettleSettings(Section):
     """Attempts, deadlines and pauses of one record."""
 
-    attempts_max: int = Field(5, ge=1)
-    judge_deadline_s: float = Field(120.0, gt=0, description="one attempt's judging; outages do not count")
-    backoff_base_s: float = Field(0.5, gt=0)
-    backoff_max_s: float = Field(30.0, gt=0)
-    outage_backoff_max_s: float = Field(5.0, gt=0)
+    attempts_max: int = Field(5, ge=1, description="tries before a record is set aside; outages do not count")
+    judge_deadline_s: float = Field(120.0, gt=0, description="one attempt's judging")
+    backoff_base_s: float = Field(0.5, gt=0, description="pause after the first failure; doubles, with jitter")
+    backoff_max_s: float = Field(30.0, gt=0, description="longest pause between attempts")
+    outage_backoff_max_s: float = Field(5.0, gt=0, description="longest pause between looks at something down")
 
 
 class JudgeName(StrEnum):
@@ -98,24 +105,26 @@ class JudgeName(StrEnum):
 class JudgeSettings(Section):
     """Which judge fills the support matrix."""
 
-    name: JudgeName = JudgeName.LOCAL
-    key_points_max: int = Field(64, ge=1, le=64)
+    name: JudgeName = Field(JudgeName.LOCAL, description="local: no key, no network; never for paying anyone")
+    key_points_max: int = Field(64, ge=1, le=64, description="key points of one answer")
 
 
 class CreditSettings(Section):
     """How a key point's coverage is divided."""
 
-    policy: str = Field("max", pattern="^(max|top_k|rank_weighted)$")
+    policy: str = Field("max", pattern="^(max|top_k|rank_weighted)$", description="max, top_k or rank_weighted")
     k: int = Field(2, ge=1, description="top_k: how many supports add up")
-    omega: tuple[str, ...] = Field(("1", "1/2", "1/4"), description="rank_weighted: fractions, non-increasing from 1")
-    grouping: str = Field("source", pattern="^(source|owner)$")
+    omega: tuple[str, ...] = Field(
+        ("1", "1/2", "1/4"), description='rank_weighted: JSON list of fractions, non-increasing from "1"'
+    )
+    grouping: str = Field("source", pattern="^(source|owner)$", description="source, or owner (Owen value)")
 
 
 class DeadLetterSettings(Section):
     """Past these limits the worker stops, and stays stopped until `attribution-worker resume`."""
 
-    consecutive_max: int = Field(100, ge=1)
-    ratio_max: float = Field(0.5, gt=0, le=1)
+    consecutive_max: int = Field(100, ge=1, description="dead letters with no settled answer in between")
+    ratio_max: float = Field(0.5, gt=0, le=1, description="share of dead letters among the latest outcomes")
     ratio_window: int = Field(1_000, ge=10, description="latest outcomes the ratio is taken over")
     copy_bytes_max: int = Field(2**20, ge=65_536, description="a larger record keeps hash, size and first 64 KiB")
 
@@ -123,12 +132,14 @@ class DeadLetterSettings(Section):
 class OutboxSettings(Section):
     """The relay from PostgreSQL to Kafka."""
 
-    batch_max: int = Field(500, ge=1)
-    poll_interval_ms: int = Field(500, ge=10)
-    publish_timeout_s: float = Field(30.0, gt=0)
+    batch_max: int = Field(500, ge=1, description="messages published and deleted in one transaction")
+    poll_interval_ms: int = Field(500, ge=10, description="how often to look when nothing woke the relay")
+    publish_timeout_s: float = Field(30.0, gt=0, description="one batch's acknowledgement")
 
 
 class ShutdownSettings(Section):
+    """Leaving."""
+
     drain_s: float = Field(25.0, ge=0, description="how long SIGTERM waits for records in flight")
 
 
@@ -144,14 +155,18 @@ class LogFormat(StrEnum):
 
 
 class LogSettings(Section):
-    level: str = Field("info", pattern="^(debug|info|warning|error)$")
-    format: LogFormat = LogFormat.AUTO
+    """One canonical line per record, on standard error."""
+
+    level: str = Field("info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error")
+    format: LogFormat = Field(LogFormat.AUTO, description="json, console, or auto: console on a terminal")
 
 
 class Settings(BaseSettings):
     """The whole configuration, validated as one: single values here, relations between them below."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True, extra="forbid", frozen=True
+    )
 
     kafka: KafkaSettings = KafkaSettings()
     postgres: PostgresSettings = PostgresSettings()
@@ -163,7 +178,9 @@ class Settings(BaseSettings):
     outbox: OutboxSettings = OutboxSettings()
     shutdown: ShutdownSettings = ShutdownSettings()
     log: LogSettings = LogSettings()
-    store_text: TextStorage = TextStorage.FULL
+    store_text: TextStorage = Field(
+        TextStorage.FULL, description="full, or hash: key points and quotes are kept as SHA-256 only"
+    )
 
     @model_validator(mode="after")
     def relations_hold(self) -> Self:
