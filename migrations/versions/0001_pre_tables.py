@@ -1,0 +1,13 @@
+"""Every table, with a default partition under each partitioned one; before the first worker starts."""
+
+from pathlib import Path
+
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    for statement in Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split(";\n"):
+        op.get_bind().exec_driver_sql(statement)

@@ -1,0 +1,1 @@
+"""PostgreSQL, the system of record: tables, migrations, and the stores behind the ports."""

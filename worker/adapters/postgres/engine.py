@@ -1,0 +1,88 @@
+"""One connection pool per process, with every timeout set, on the server as well."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+import asyncpg
+from sqlalchemy import NullPool, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from worker.settings import PostgresSettings
+
+APPLICATION_NAME = "attribution-worker"
+FINDERS = 1
+"""Look-ups of settled answers in flight at once; each takes every key that waits."""
+OTHERS = 3
+"""Connections beside writers and finders: dead letters, the relay, and partitions or a report."""
+
+
+def server_settings(settings: PostgresSettings) -> Mapping[str, str]:
+    return {
+        "application_name": APPLICATION_NAME,
+        "statement_timeout": _milliseconds(settings.statement_timeout_s),
+        "lock_timeout": _milliseconds(settings.lock_timeout_s),
+        "idle_in_transaction_session_timeout": _milliseconds(settings.idle_in_transaction_timeout_s),
+    }
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, round(seconds * 1_000)))
+
+
+@asynccontextmanager
+async def open_engine(settings: PostgresSettings) -> AsyncIterator[AsyncEngine]:
+    """An engine whose connections are closed when the context is left; connects on first use."""
+    engine = _pooled_by_server(settings) if settings.transaction_pooling else _pooled_here(settings)
+    try:
+        yield engine
+    finally:
+        await engine.dispose()
+
+
+def _pooled_here(settings: PostgresSettings) -> AsyncEngine:
+    async def connect(*_arguments: object, **_keywords: object) -> asyncpg.Connection:
+        return await asyncpg.connect(
+            settings.dsn.get_secret_value(),
+            timeout=settings.connect_timeout_s,
+            server_settings=dict(server_settings(settings)),
+        )
+
+    return create_async_engine(
+        "postgresql+asyncpg://",
+        connect_args={"async_creator_fn": connect},
+        pool_size=settings.writers + FINDERS + OTHERS,
+        max_overflow=0,
+        pool_timeout=settings.connect_timeout_s,
+        pool_recycle=settings.pool_recycle_s,
+        pool_pre_ping=True,
+    )
+
+
+def _pooled_by_server(settings: PostgresSettings) -> AsyncEngine:
+    """For a pooler in transaction mode: nothing that outlives a transaction, so no named prepared statements."""
+
+    async def connect(*_arguments: object, **_keywords: object) -> asyncpg.Connection:
+        return await asyncpg.connect(
+            settings.dsn.get_secret_value(), timeout=settings.connect_timeout_s, statement_cache_size=0
+        )
+
+    return create_async_engine(
+        "postgresql+asyncpg://",
+        connect_args={
+            "async_creator_fn": connect,
+            "prepared_statement_cache_size": 0,
+            "prepared_statement_name_func": lambda: f"attribution_{uuid4().hex}",
+        },
+        poolclass=NullPool,
+    )
+
+
+@asynccontextmanager
+async def transaction(engine: AsyncEngine, settings: PostgresSettings) -> AsyncIterator[AsyncConnection]:
+    """One transaction, committed on a normal exit; behind a transaction pooler it sets its own timeouts."""
+    async with engine.begin() as connection:
+        if settings.transaction_pooling:
+            calls = [func.set_config(name, value, True) for name, value in server_settings(settings).items()]
+            await connection.execute(select(*calls))
+        yield connection

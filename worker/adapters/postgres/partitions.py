@@ -1,0 +1,105 @@
+"""Monthly partitions: made ahead of time, filled from the default partition if they come late, dropped when old."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import func, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from worker.adapters.postgres.tables import PARTITIONED_BY
+
+MONTHLY = re.compile(r"_([0-9]{4})_([0-9]{2})$")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Month:
+    """A calendar month in UTC."""
+
+    year: int
+    number: int
+
+    def plus(self, months: int) -> "Month":
+        ordinal = self.year * 12 + self.number - 1 + months
+        return Month(ordinal // 12, ordinal % 12 + 1)
+
+    @property
+    def start(self) -> datetime:
+        return datetime(self.year, self.number, 1, tzinfo=UTC)
+
+    @property
+    def suffix(self) -> str:
+        return f"{self.year:04d}_{self.number:02d}"
+
+
+async def ensure_partitions(engine: AsyncEngine, *, ahead_months: int) -> list[str]:
+    """Make the partitions of this month and the months ahead that do not exist; returns the names of the new ones.
+
+    Without them rows land in the default partition: nothing is lost, and a later call moves them out of it.
+    """
+    async with engine.begin() as connection:
+        current = await _current_month(connection)
+    made = []
+    for table, column in PARTITIONED_BY.items():
+        for ahead in range(ahead_months + 1):
+            async with engine.begin() as connection:
+                if await _make(connection, table.name, column, current.plus(ahead)):
+                    made.append(f"{table.name}_{current.plus(ahead).suffix}")
+    return made
+
+
+async def drop_expired_partitions(engine: AsyncEngine, *, retention_months: int) -> list[str]:
+    """Drop every partition older than `retention_months` whole months before this one; returns their names.
+
+    The key table `answers` keeps its rows: an answer whose attribution is gone is still never settled twice.
+    """
+    dropped = []
+    async with engine.begin() as connection:
+        oldest_kept = (await _current_month(connection)).plus(-retention_months)
+        for table in PARTITIONED_BY:
+            for name in await _partitions(connection, table.name):
+                found = MONTHLY.search(name)
+                if found and Month(int(found[1]), int(found[2])) < oldest_kept:
+                    await connection.execute(text(f"DROP TABLE {name}"))
+                    dropped.append(name)
+    return dropped
+
+
+async def _current_month(connection: AsyncConnection) -> Month:
+    now = (await connection.execute(select(func.now()))).scalar_one().astimezone(UTC)
+    return Month(now.year, now.month)
+
+
+async def _partitions(connection: AsyncConnection, table: str) -> list[str]:
+    children = text(
+        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = to_regclass(:parent) ORDER BY 1"
+    )
+    return list((await connection.execute(children, {"parent": table})).scalars())
+
+
+async def _make(connection: AsyncConnection, table: str, column: str, month: Month) -> bool:
+    name = f"{table}_{month.suffix}"
+    exists = select(func.to_regclass(name).is_not(None))
+    if (await connection.execute(exists)).scalar_one():
+        return False
+    # Workers start together; the one that waited finds the partition made.
+    await connection.execute(
+        select(func.pg_advisory_xact_lock(func.hashtextextended("attribution-worker partitions", 0)))
+    )
+    if (await connection.execute(exists)).scalar_one():
+        return False
+    bounds = (month.start.isoformat(), month.plus(1).start.isoformat())
+    await connection.execute(text(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"))
+    # ATTACH locks only the default partition against writers, where CREATE … PARTITION OF would lock the whole table.
+    # It fails while the default partition holds rows of this month, so these move first, under the same lock.
+    await connection.execute(text(f"LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE"))
+    await connection.execute(
+        text(
+            f"WITH moved AS (DELETE FROM {table}_default WHERE {column} >= '{bounds[0]}' AND {column} < '{bounds[1]}' "
+            f"RETURNING *) INSERT INTO {name} SELECT * FROM moved"
+        )
+    )
+    await connection.execute(
+        text(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{bounds[0]}') TO ('{bounds[1]}')")
+    )
+    return True
