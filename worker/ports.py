@@ -133,6 +133,23 @@ class DeadLetterStore(Protocol):
         ...
 
 
+class DeadLetterLimits(Protocol):
+    """The limits `save_dead_letter` keeps, for the start of a worker and for its operator. Needed by `app` and `cli`."""
+
+    async def check_dead_letter_limits(self) -> None:
+        """For the start of a worker: a restart does not reset the limits.
+
+        Raises:
+            FatalError: they are reached; only `resume` lets dead letters be written again.
+            UnavailableError: the database is down.
+        """
+        ...
+
+    async def resume(self, reason: str) -> None:
+        """An operator's word that the cause is mended: the limits count anew from here."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
     """A stored message awaiting publication."""

@@ -88,18 +88,14 @@ async def _make(connection: AsyncConnection, table: str, column: str, month: Mon
     )
     if (await connection.execute(exists)).scalar_one():
         return False
-    bounds = (month.start.isoformat(), month.plus(1).start.isoformat())
+    first, end = month.start.isoformat(), month.plus(1).start.isoformat()
     await connection.execute(text(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"))
     # ATTACH locks only the default partition against writers, where CREATE … PARTITION OF would lock the whole table.
     # It fails while the default partition holds rows of this month, so these move first, under the same lock.
     await connection.execute(text(f"LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE"))
+    moved = f"DELETE FROM {table}_default WHERE {column} >= '{first}' AND {column} < '{end}' RETURNING *"  # noqa: S608  # our names and dates
+    await connection.execute(text(f"WITH moved AS ({moved}) INSERT INTO {name} SELECT * FROM moved"))
     await connection.execute(
-        text(
-            f"WITH moved AS (DELETE FROM {table}_default WHERE {column} >= '{bounds[0]}' AND {column} < '{bounds[1]}' "
-            f"RETURNING *) INSERT INTO {name} SELECT * FROM moved"
-        )
-    )
-    await connection.execute(
-        text(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{bounds[0]}') TO ('{bounds[1]}')")
+        text(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{first}') TO ('{end}')")
     )
     return True
