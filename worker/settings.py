@@ -39,10 +39,13 @@ class KafkaSettings(Section):
     heartbeat_interval_ms: int = Field(3_000, ge=100, description="how often a member beats")
     rebalance_timeout_ms: int = Field(60_000, ge=500, description="how long the group waits for members to rejoin")
     max_poll_interval_ms: int = Field(300_000, ge=1_000, description="a member that does not poll this long is stuck")
+    poll_timeout_ms: int = Field(500, ge=10, description="how long one poll waits for records, or for room")
+    outage_backoff_ms: int = Field(1_000, ge=10, description="pause before asking an unreachable broker again")
     rebalance_drain_ms: int = Field(30_000, ge=0, description="how long a revoke waits for records in flight")
     request_timeout_ms: int = Field(30_000, ge=1_000, description="one request to the broker")
     fetch_max_wait_ms: int = Field(500, ge=1, description="how long the broker may hold an empty fetch")
     max_partition_fetch_bytes: int = Field(4 * 2**20, ge=1_024, description="fetched ahead per partition")
+    fetch_max_bytes: int = Field(16 * 2**20, ge=1_024, description="fetched ahead from one broker")
     commit_interval_ms: int = Field(1_000, ge=10, description="how often completed offsets are committed")
     commit_timeout_ms: int = Field(10_000, ge=100, description="one commit")
     enable_idempotence: bool = Field(True, description="off only for the embedded broker, which lacks it")
@@ -197,11 +200,18 @@ class Settings(BaseSettings):
         kafka, intake = self.kafka, self.intake
         return [
             (
-                "kafka.rebalance_drain_ms",
-                kafka.rebalance_drain_ms,
+                "kafka.rebalance_drain_ms + 2 * kafka.commit_timeout_ms",
+                kafka.rebalance_drain_ms + 2 * kafka.commit_timeout_ms,
                 "kafka.rebalance_timeout_ms",
                 kafka.rebalance_timeout_ms,
                 "a drain past it loses the partitions before their offsets are committed",
+            ),
+            (
+                "kafka.poll_timeout_ms",
+                kafka.poll_timeout_ms,
+                "kafka.max_poll_interval_ms",
+                kafka.max_poll_interval_ms,
+                "a member that polls too rarely is thrown out of its group",
             ),
             (
                 "kafka.heartbeat_interval_ms",
