@@ -41,35 +41,30 @@ class CreditMethod(BaseModel):
     document: Annotated[dict[str, Any], Field(description="utility, policy, grouping, scoring, models, prompt hashes")]
 
 
-class EarnedCredit(BaseModel):
-    """Credit is what was earned of the answer, share the split of a fixed budget."""
+class SourceShare(BaseModel):
+    """What one source earned: credit is its part of the answer, share its part of a fixed budget."""
 
     model_config = PUBLISHED
 
+    source_id: Identifier
+    owner_id: Identifier | None
     credit_units: Units
     credit: Fraction
     share_units: Units
     share: Fraction
 
-    @model_validator(mode="after")
-    def decimals_say_what_the_units_say(self) -> Self:
-        if self.credit != fraction(self.credit_units) or self.share != fraction(self.share_units):
-            raise ValueError("credit and share must be credit_units and share_units as decimals")
-        return self
 
-
-class SourceShare(EarnedCredit):
-    """What one source earned; sources stand in the order of the answer event."""
-
-    source_id: Identifier
-    owner_id: Identifier | None
-
-
-class OwnerShare(EarnedCredit):
+class OwnerShare(BaseModel):
     """What all sources of one owner earned together; `owner_id` null sums the sources that name no owner."""
+
+    model_config = PUBLISHED
 
     owner_id: Identifier | None
     source_count: Annotated[int, Field(ge=1, le=SOURCES_MAX)]
+    credit_units: Units
+    credit: Fraction
+    share_units: Units
+    share: Fraction
 
 
 class LlmUsage(BaseModel):
@@ -99,7 +94,7 @@ class AttributionComputed(BaseModel):
     """The attribution of one answer; a higher `revision` of the same answer replaces the one it supersedes.
 
     The sum of `share_units` over sources is 10¹² (attributed) or 0; the sum of `credit_units` is `utility_units`;
-    `utility_units` + `residual_units` = 10¹². The same sums hold over owners.
+    `utility_units` + `residual_units` = 10¹². The same sums hold over owners. Sources stand in the event's order.
     """
 
     model_config = PUBLISHED
@@ -142,11 +137,13 @@ class AttributionComputed(BaseModel):
             raise ValueError("supersedes must be null for revision 1 and an earlier revision otherwise")
         return self
 
-    def _require_totals(self, name: str, earned: Iterable[EarnedCredit], shares_total: int) -> None:
+    def _require_totals(self, name: str, earned: Iterable[SourceShare | OwnerShare], shares_total: int) -> None:
         share_units = credit_units = 0
         for one in earned:
             share_units += one.share_units
             credit_units += one.credit_units
+            if one.credit != fraction(one.credit_units) or one.share != fraction(one.share_units):
+                raise ValueError(f"credit and share of {name} must be credit_units and share_units as decimals")
         if share_units != shares_total:
             raise ValueError(f"share_units of {name} must add up to {shares_total} for status {self.status}")
         if credit_units != self.utility_units:

@@ -56,8 +56,10 @@ def _require_rfc3339(value: object) -> object:
 
 
 Identifier = Annotated[str, Field(min_length=1, max_length=IDENTIFIER_CHARACTERS_MAX, pattern=IDENTIFIER_PATTERN)]
+# Lax behind the pattern: strict pydantic wants a datetime object once a validator has looked at the string.
 Timestamp = Annotated[
     AwareDatetime,
+    Field(strict=False),
     BeforeValidator(_require_rfc3339),
     WithJsonSchema({"type": "string", "format": "date-time", "pattern": TIMESTAMP_PATTERN}),
 ]

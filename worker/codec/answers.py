@@ -111,10 +111,11 @@ def _answer(opened: Opened) -> Answer:
 
 
 def _source(document: SourceDocument) -> Source:
+    owner_id = document.owner_id
     return Source(
-        source_id=SourceId(document.source_id),
-        text=document.text,
-        owner_id=None if document.owner_id is None else OwnerId(document.owner_id),
+        SourceId(document.source_id),
+        document.text,
+        owner_id=OwnerId(owner_id) if owner_id is not None else None,
         url=document.url,
         title=document.title,
         license_ref=document.license_ref,

@@ -82,10 +82,10 @@ def _source_share(credit: SourceCredit) -> SourceShare:
     )
 
 
-def _owner_shares(credits_: Iterable[SourceCredit]) -> tuple[OwnerShare, ...]:
+def _owner_shares(source_credits: Iterable[SourceCredit]) -> tuple[OwnerShare, ...]:
     """Owners in the order of their first source; sources without one are summed under null."""
     by_owner: dict[OwnerId | None, list[SourceCredit]] = {}
-    for credit in credits_:
+    for credit in source_credits:
         by_owner.setdefault(credit.owner_id, []).append(credit)
     return tuple(_owner_share(owner_id, owned) for owner_id, owned in by_owner.items())
 
