@@ -63,6 +63,7 @@ class Bench:
             process=self.line,
             dead_letters=self.letters,
             encode_dead_letter=lambda letter: OutboundMessage("dlq", letter.record.key, letter.record.value),
+            read_answer_key=lambda _: samples.answer().key,
             on_stored=self.wake,
             policy=RetryPolicy(attempts_max=3, backoff_base_s=1.0, backoff_max_s=8.0, outage_backoff_max_s=4.0),
             outages=self.outages,
@@ -91,7 +92,7 @@ async def test_a_permanent_fault_is_set_aside_with_its_reason_and_its_bytes() ->
     assert await bench.settle(RECORD) is Outcome.DEAD_LETTER
     [(letter, message)] = bench.letters.kept
     assert (letter.reason, letter.detail, letter.attempts) == (DeadLetterReason.INVALID_EVENT, "sources: missing", 1)
-    assert (message.value, letter.record) == (RECORD.value, RECORD)
+    assert (message.value, letter.record, letter.answer_key) == (RECORD.value, RECORD, samples.answer().key)
     assert bench.wakes == 1
 
 
