@@ -1,28 +1,32 @@
 """A real Apache Kafka on 127.0.0.1: one KRaft node, broker and controller in one."""
 
 import base64
-import signal
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
 
-from worker.embedded.broker import await_broker
-from worker.embedded.failure import LaunchError
-from worker.embedded.kafka_jars import kafka_jars, program
+from worker.embedded.kafka_jars import java, kafka_jars
 from worker.embedded.keeper import Command, Keeper
-from worker.embedded.loopback import HOST, free_port, is_free
+from worker.embedded.loopback import HOST, answers_kafka
+from worker.embedded.server import Server, await_serving
 
 FORMAT_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 90.0
-STOP_TIMEOUT_S = 60.0
-PORT_ATTEMPTS = 3
-JVM_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true", "-Dlog4j2.level=WARN")
-"""A short life in a small machine: a start in seconds is worth more than peak throughput."""
+JVM_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+"""A short life on a small machine: a start within seconds is worth more than peak throughput."""
+LOGGING = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %p %m (%c{1})%n
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+"""
 
 
-class ApacheKafka:
-    """One node, formatted at the first start.
+class ApacheKafka(Server):
+    """One node with one replica of everything.
 
     Args:
         cache: where its jars are kept, or fetched to; None takes the user's cache.
@@ -30,102 +34,39 @@ class ApacheKafka:
     """
 
     name = "apache"
+    port_count = 2
 
     def __init__(self, *, cache: Path | None = None, properties: Mapping[str, str] | None = None) -> None:
+        super().__init__()
         self._cache = cache
         self._properties = dict(properties or {})
-        self._keeper: Keeper | None = None
-        self._classpath = ""
-        self._port = 0
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def bootstrap_servers(self) -> str:
-        if not self._port:
-            raise LaunchError("Apache Kafka has not been started")
-        return f"{HOST}:{self._port}"
+        return f"{HOST}:{self.port}"
 
     def settings_overrides(self) -> Mapping[str, object]:
         return {"bootstrap_servers": self.bootstrap_servers}
 
-    def start(self) -> None:
-        """Returns when the broker answers; after `stop` or `kill`, on the same port with the same data.
-
-        Raises:
-            LaunchError: it did not start; MissingPrerequisiteError: java, or mvn for the first fetch, is missing.
-        """
-        if self._port:
-            if self._kept.pid is None:
-                self._serve(self._port)
-            return
-        program("java")
-        self._classpath = f"{kafka_jars(self._cache)}/*"
-        for attempt in range(PORT_ATTEMPTS):
-            ports = free_port(), free_port()
-            try:
-                self._format(*ports)
-                self._serve(ports[0])
-            except LaunchError:
-                self.close()
-                # A port was taken between the look and the bind: that alone is worth another try.
-                if attempt == PORT_ATTEMPTS - 1 or all(is_free(port) for port in ports):
-                    raise
-                continue
-            self._port = ports[0]
-            return
-
-    def stop(self) -> None:
-        """SIGTERM: segments are flushed and the node is shut down in order."""
-        self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self._signal(signal.SIGKILL)
-
-    def close(self) -> None:
-        if self._keeper is not None:
-            self._keeper.close()
-            self._keeper = None
-
-    @property
-    def _kept(self) -> Keeper:
-        if self._keeper is None:
-            raise LaunchError("Apache Kafka is not there: not started, or closed")
-        return self._keeper
-
-    @property
-    def _properties_file(self) -> Path:
-        return self._kept.directory / "server.properties"
-
-    def _signal(self, number: signal.Signals) -> None:
-        self._kept.signal(number)
-        if self._kept.wait(STOP_TIMEOUT_S) is None and self._kept.pid is not None:
-            raise LaunchError(f"Apache Kafka did not stop within {STOP_TIMEOUT_S:g} s{self._kept.output_tail()}")
-
-    def _format(self, broker_port: int, controller_port: int) -> None:
-        self._keeper = Keeper()
-        properties = {**node_properties(self._keeper.directory / "data", broker_port, controller_port), **self._properties}
-        self._properties_file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    def _prepare(self, keeper: Keeper, ports: tuple[int, ...]) -> None:
+        properties = {**node_properties(keeper.directory / "data", *ports), **self._properties}
+        server_properties = keeper.directory / "server.properties"
+        server_properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        (keeper.directory / "log4j2.properties").write_text(LOGGING)
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ("format", "--standalone", f"--cluster-id={cluster_id}", "-c", str(self._properties_file))
-        self._keeper.run(self._java("kafka.tools.StorageTool", *arguments), FORMAT_TIMEOUT_S)
+        arguments = ("format", "--standalone", f"--cluster-id={cluster_id}", "-c", str(server_properties))
+        keeper.run(self._java(keeper, "kafka.tools.StorageTool", *arguments), FORMAT_TIMEOUT_S)
 
-    def _serve(self, port: int) -> None:
-        self._kept.spawn(self._java("kafka.Kafka", str(self._properties_file)))
-        await_broker("Apache Kafka", self._kept, port, START_TIMEOUT_S)
+    def _serve(self, keeper: Keeper, ports: tuple[int, ...]) -> None:
+        keeper.spawn(self._java(keeper, "kafka.Kafka", str(keeper.directory / "server.properties")))
+        await_serving("Apache Kafka", keeper, lambda: answers_kafka(ports[0]), timeout_s=START_TIMEOUT_S)
 
-    def _java(self, main_class: str, *arguments: str) -> Command:
-        options = (*JVM_OPTIONS, f"-Djava.io.tmpdir={self._kept.directory}", "-cp", self._classpath)
-        return Command((str(program("java")), *options, main_class, *arguments), env={})
+    def _java(self, keeper: Keeper, main_class: str, *arguments: str) -> Command:
+        logging = f"-Dlog4j2.configurationFile={keeper.directory / 'log4j2.properties'}"
+        options = (*JVM_OPTIONS, f"-Djava.io.tmpdir={keeper.directory}", logging)
+        classpath = f"{kafka_jars(self._cache)}/*"
+        # Our own environment, as `java` may be a shim that finds the real one by it.
+        return Command((str(java()), *options, "-cp", classpath, main_class, *arguments), env=None)
 
 
 def node_properties(data: Path, broker_port: int, controller_port: int) -> dict[str, str]:

@@ -15,6 +15,7 @@ KAFKA_VERSION = "4.3.1"
 POM = Path(__file__).with_name("apache_kafka_pom.xml")
 JARS_SHA256 = "2a137944c267c45be92a5db3dbc575543a19f88bfda8d05b27f3d8c58eade7ed"
 """Over the sorted lines `name sha256` of all jars, so that a fetch yields these bytes or nothing."""
+INSTALL = "apt-get install maven default-jre-headless"
 FETCH_TIMEOUT_S = 600.0
 LOCK_POLL_INTERVAL_S = 0.1
 
@@ -23,15 +24,15 @@ def default_cache() -> Path:
     return Path.home() / ".cache" / "attribution-worker" / f"kafka-{KAFKA_VERSION}"
 
 
-def program(name: str) -> Path:
-    """The full path of `java` or `mvn`.
+def java() -> Path:
+    """Raises MissingPrerequisiteError where there is none."""
+    return _program("java")
 
-    Raises:
-        MissingPrerequisiteError: not on the PATH.
-    """
+
+def _program(name: str) -> Path:
     found = shutil.which(name)
     if found is None:
-        raise MissingPrerequisiteError(f"Apache Kafka needs {name}: apt-get install maven default-jre-headless")
+        raise MissingPrerequisiteError(f"Apache Kafka needs `{name}`, which is not installed: {INSTALL}")
     return Path(found)
 
 
@@ -41,13 +42,13 @@ def kafka_jars(cache: Path | None = None) -> Path:
     An interrupted fetch leaves nothing that counts; of several callers at once, one fetches and the others wait.
 
     Raises:
-        MissingPrerequisiteError: they have to be fetched, and there is no `mvn`.
-        LaunchError: the fetch failed, or brought other bytes than expected.
+        MissingPrerequisiteError: they have to be fetched, and there is no `mvn`, or it could not fetch them.
+        LaunchError: it brought other bytes than expected.
     """
     directory = cache or default_cache()
     if directory.is_dir():
         return directory
-    maven = program("mvn")
+    maven = _program("mvn")
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _only_one(directory.with_name(f"{directory.name}.lock")):
         if not directory.is_dir():
@@ -61,7 +62,10 @@ def _fetch(maven: Path, directory: Path) -> None:
         jars = keeper.directory / "jars"
         arguments = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}")
         argv = (str(maven), "--quiet", "--batch-mode", "--strict-checksums", "--file", str(POM), *arguments)
-        keeper.run(Command(argv, env=None), FETCH_TIMEOUT_S)
+        try:
+            keeper.run(Command(argv, env=None), FETCH_TIMEOUT_S)
+        except LaunchError as error:
+            raise MissingPrerequisiteError(f"Apache Kafka {KAFKA_VERSION} cannot be fetched: {error}") from error
         found = jars_sha256(jars)
         if found != JARS_SHA256:
             raise LaunchError(f"the jars of Apache Kafka {KAFKA_VERSION} have the hash {found}, not {JARS_SHA256}")

@@ -1,4 +1,4 @@
-"""A script, not a module: it keeps one temporary directory and one process for its owner, and outlives it just long enough to end both.
+"""A script that keeps one temporary directory and one process for its owner, and outlives it to end both.
 
 Started by `worker.embedded.keeper` in a session of its own, so that a terminal's Ctrl-C reaches the owner alone. It
 reads one JSON command a line and writes one JSON event a line; the end of its input means that the owner is gone,
@@ -8,12 +8,11 @@ whichever way it went (exit, exception, SIGTERM, SIGKILL), and that is when it c
     -> {"spawn": {argv, env, output, input, uid, gid, farewell}}
     <- {"pid": number}
     -> {"signal": number}                        to the process
-    <- {"exited": status}                        negative: by that signal
+    <- {"exited": status}                        negative: by that signal; nothing it forked is left
 
 It stays a process of one thread, as Linux binds a child's parent-death signal to the thread that forked it.
 """
 
-import ctypes
 import json
 import os
 import select
@@ -30,7 +29,9 @@ from typing import Any
 FAREWELL_TIMEOUT_S = 10.0
 """How long a process may take over its farewell signal before SIGKILL."""
 
+POLL_INTERVAL_S = 0.005
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 CANNOT_EXECUTE = 127
 
 
@@ -54,26 +55,41 @@ class Kept:
             os.kill(self.pid, number)
 
     def reap(self) -> None:
+        """Tell the owner of an exit, once everything that the process left behind has been ended too."""
         if not self.pid:
             return
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid:
             self.pid = 0
+            end_orphans(pid)
             emit({"exited": os.waitstatus_to_exitcode(status)})
 
     def end(self) -> None:
-        """The farewell signal, then SIGKILL for the process and whatever is left of its group."""
+        """The farewell signal, then SIGKILL for it and all it left behind."""
         if not self.pid:
             return
         os.kill(self.pid, self.farewell)
         deadline = time.monotonic() + FAREWELL_TIMEOUT_S
-        while time.monotonic() < deadline:
-            if os.waitpid(self.pid, os.WNOHANG)[0]:
-                break
-            time.sleep(0.005)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        while not os.waitpid(self.pid, os.WNOHANG)[0]:
+            if time.monotonic() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+            time.sleep(POLL_INTERVAL_S)
+        end_orphans(self.pid)
         self.pid = 0
+
+
+def end_orphans(group: int) -> None:
+    """SIGKILL for the group of an ended process, and on Linux for all that it forked, whatever their group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    deadline = time.monotonic() + FAREWELL_TIMEOUT_S
+    with suppress(ChildProcessError, FileNotFoundError):
+        while time.monotonic() < deadline:
+            for pid in map(int, children.read_text().split()):
+                os.kill(pid, signal.SIGKILL)
+            if not os.waitpid(-1, os.WNOHANG)[0]:
+                time.sleep(POLL_INTERVAL_S)
 
 
 def become(order: dict[str, Any], keeper_pid: int) -> None:
@@ -88,7 +104,9 @@ def become(order: dict[str, Any], keeper_pid: int) -> None:
             os.setgid(order["gid"])
             os.setuid(order["uid"])
         die_with_parent(order["farewell"], keeper_pid)
-        os.execve(order["argv"][0], order["argv"], os.environ if order["env"] is None else order["env"])  # noqa: S606  # no shell wanted
+        if order["env"] is None:
+            os.execv(order["argv"][0], order["argv"])  # noqa: S606  # no shell wanted
+        os.execve(order["argv"][0], order["argv"], order["env"])  # noqa: S606  # no shell wanted
     except BaseException as error:  # noqa: BLE001  # the fork must never run on as a second keeper
         os.write(2, f"{order['argv'][0]}: {error}\n".encode())
     os._exit(CANNOT_EXECUTE)
@@ -102,12 +120,20 @@ def redirect(source: str | None, output: str) -> None:
 
 
 def die_with_parent(number: int, keeper_pid: int) -> None:
-    """A second line for when the keeper itself is killed. Linux only; asked after setuid, which would undo it."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+    """A second line for when the keeper itself is killed. Asked after setuid, which would undo it."""
+    prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != keeper_pid:
         os._exit(CANNOT_EXECUTE)
+
+
+def prctl(option: int, value: int) -> None:
+    """What Linux alone can promise: elsewhere, and under a Python without ctypes, nothing happens."""
+    if sys.platform != "linux":
+        return
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes  # noqa: PLC0415  # slow, and not in every Python
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def emit(event: dict[str, Any]) -> None:
@@ -158,6 +184,8 @@ def make_directory(parent: str, uid: int | None, gid: int | None) -> str:
 def main() -> None:
     settings = json.loads(sys.argv[1])
     kept, inbox = Kept(), Inbox()
+    # Whatever the process leaves behind becomes our child, and can be found.
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     directory = make_directory(settings["parent"], settings["uid"], settings["gid"])
     try:
         emit({"directory": directory})
@@ -177,7 +205,7 @@ def remove(directory: Path) -> None:
     deadline = time.monotonic() + FAREWELL_TIMEOUT_S
     while directory.exists() and time.monotonic() < deadline:
         shutil.rmtree(directory, ignore_errors=True)
-        time.sleep(0 if not directory.exists() else 0.01)
+        time.sleep(POLL_INTERVAL_S if directory.exists() else 0)
 
 
 if __name__ == "__main__":

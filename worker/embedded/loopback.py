@@ -6,7 +6,7 @@ import struct
 
 HOST = "127.0.0.1"
 PORTS = range(10_240, 32_768)
-"""Below the ports that outgoing connections are given (Linux from 32768, macOS from 49152), so that a stopped service finds its own port free again."""
+"""Below those given to outgoing connections (Linux from 32768, macOS from 49152): a stopped server finds its own again."""
 PORT_TRIES = 200
 API_VERSIONS_KEY = 18
 CORRELATION_ID = 7

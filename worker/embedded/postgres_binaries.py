@@ -10,7 +10,12 @@ from pathlib import Path
 from worker.embedded.failure import MissingPrerequisiteError
 from worker.embedded.keeper import Account, open_to_all
 
-SYSTEM_DIRECTORIES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/local/opt/postgresql@*/bin")
+SYSTEM_DIRECTORIES = (
+    "/usr/lib/postgresql/*/bin",
+    "/usr/pgsql-*/bin",
+    "/opt/homebrew/opt/postgresql@*/bin",
+    "/usr/local/opt/postgresql@*/bin",
+)
 UNPRIVILEGED_NAMES = ("postgres", "nobody")
 
 
@@ -51,7 +56,9 @@ def server_account() -> Account | None:
         except KeyError:
             continue
         return Account(entry.pw_uid, entry.pw_gid)
-    raise MissingPrerequisiteError(f"PostgreSQL does not run as root: add an account named {' or '.join(UNPRIVILEGED_NAMES)}")
+    raise MissingPrerequisiteError(
+        f"PostgreSQL does not run as root: add an account named {' or '.join(UNPRIVILEGED_NAMES)}"
+    )
 
 
 def reachable_binaries(binaries: Path, account: Account | None, directory: Path) -> Path:
@@ -60,12 +67,19 @@ def reachable_binaries(binaries: Path, account: Account | None, directory: Path)
         return binaries
     installation = binaries.parent
     package = directory / "installation"
-    shutil.copytree(installation, package / installation.name, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a"))
+    shutil.copytree(
+        installation, package / installation.name, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a")
+    )
     libraries = installation.parent.with_name(f"{installation.parent.name}.libs")
     if libraries.is_dir():
         # The binaries find them beside their package, relative to themselves.
         shutil.copytree(libraries, directory / libraries.name)
-    for path in (*directory.glob("installation/**/*"), package, *directory.glob(f"{libraries.name}/**/*"), directory / libraries.name):
+    for path in (
+        *directory.glob("installation/**/*"),
+        package,
+        *directory.glob(f"{libraries.name}/**/*"),
+        directory / libraries.name,
+    ):
         os.chown(path, account.uid, account.gid, follow_symlinks=False)
     return package / installation.name / binaries.name
 
