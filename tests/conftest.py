@@ -1,25 +1,39 @@
-"""The services that tests ask for, started once a run and only if a test asks: nothing here starts by itself."""
+"""The services that tests ask for, started once a run and only if a test asks: nothing here starts by itself.
+
+`TEST_POSTGRES_DSN` and `TEST_KAFKA_BOOTSTRAP` name running ones to use instead. Tests of what only a real Apache Kafka
+does are marked `kafka`; where it cannot be had they do not run, the summary says so, and under `CI=true` they fail.
+"""
 
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.support.brokers import ApacheKafkaMissingError, RunningBroker, start_apache_kafka
+from tests.support.brokers import apache_kafka_or_reason
 from tests.support.databases import Databases
 from worker.embedded.broker import Broker
+from worker.embedded.failure import LaunchError
+from worker.embedded.kafka_jars import KAFKA_VERSION, default_cache, kafka_jars
 from worker.embedded.postgres import PostgresServer
 from worker.embedded.postgres_binaries import embedded_binaries, system_binaries
 from worker.embedded.tansu import EmbeddedBroker
 from worker.settings import PREFIX
 
-IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}  # noqa: TID251  # of the run, not of the worker
-APACHE_ABSENCE = pytest.StashKey[str]()
-NOT_RUN = pytest.StashKey[set[str]]()
+APACHE_FIXTURES = {"apache_kafka", "kafka_broker"}
+APACHE_MISSING = "Apache Kafka cannot be had"
 THROW_AWAY = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "max_connections": "200"}
 """A cluster that ends with the run has nothing to save from a crash of the machine."""
+
+
+def of_the_run(variable: str) -> str | None:
+    """A setting of the test run; the worker's own are read by worker.settings alone."""
+    return os.environ.get(variable) or None  # noqa: TID251  # not one of the worker's
+
+
+def in_ci() -> bool:
+    return (of_the_run("CI") or "").lower() in {"1", "true"}
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +45,8 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """The DSN of a PostgreSQL where we may create databases: `TEST_POSTGRES_DSN`, the system's, or the embedded one."""
-    given = os.environ.get("TEST_POSTGRES_DSN")  # noqa: TID251  # of the run, not of the worker
+    """The DSN of a server where databases may be made: `TEST_POSTGRES_DSN`'s, the system's, or the embedded one."""
+    given = of_the_run("TEST_POSTGRES_DSN")
     if given:
         yield given
         return
@@ -62,40 +76,41 @@ def empty_postgres_dsn(_databases: Databases) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def apache_kafka(pytestconfig: pytest.Config) -> Iterator[Broker]:
+def _apache_kafka_or_reason() -> Iterator[Broker | str]:
+    with apache_kafka_or_reason(of_the_run("TEST_KAFKA_BOOTSTRAP")) as broker_or_reason:
+        if isinstance(broker_or_reason, str) and in_ci():
+            pytest.fail(f"{APACHE_MISSING}: {broker_or_reason}")
+        yield broker_or_reason
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(_apache_kafka_or_reason: Broker | str) -> Broker:
     """A real Apache Kafka: the one `TEST_KAFKA_BOOTSTRAP` names, else our own. For tests marked `kafka`."""
-    given = os.environ.get("TEST_KAFKA_BOOTSTRAP")  # noqa: TID251  # of the run, not of the worker
-    if given:
-        yield RunningBroker(given)
-        return
-    with start_apache_kafka() as broker:
-        yield broker
+    if isinstance(_apache_kafka_or_reason, str):
+        pytest.skip(f"{APACHE_MISSING}: {_apache_kafka_or_reason}")
+    return _apache_kafka_or_reason
 
 
 @pytest.fixture(scope="session")
 def embedded_broker() -> Iterator[Broker]:
-    """The embedded broker; what it cannot do is in its settings_overrides."""
+    """The embedded broker; mind its `settings_overrides`."""
     with EmbeddedBroker() as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(request: pytest.FixtureRequest) -> Broker:
-    """Apache Kafka, or the embedded broker where Apache Kafka cannot be had and the run is not CI's."""
-    try:
-        broker: Broker = request.getfixturevalue("apache_kafka")
-    except ApacheKafkaMissingError as error:
-        if IN_CI:
-            raise
-        request.config.stash[APACHE_ABSENCE] = str(error)
-        broker = request.getfixturevalue("embedded_broker")
-    return broker
+def kafka_broker(request: pytest.FixtureRequest, _apache_kafka_or_reason: Broker | str) -> Broker:
+    """Apache Kafka, or the embedded broker where Apache Kafka cannot be had."""
+    if isinstance(_apache_kafka_or_reason, str):
+        embedded: Broker = request.getfixturevalue("embedded_broker")
+        return embedded
+    return _apache_kafka_or_reason
 
 
-@pytest.fixture(params=["apache", "embedded"])
+@pytest.fixture(params=[pytest.param("apache_kafka", id="apache", marks=pytest.mark.kafka), "embedded_broker"])
 def any_broker(request: pytest.FixtureRequest) -> Broker:
-    """Either broker, one after the other: for contracts that both must keep."""
-    broker: Broker = request.getfixturevalue({"apache": "apache_kafka", "embedded": "embedded_broker"}[request.param])
+    """Both brokers, one after the other: for contracts that each must keep."""
+    broker: Broker = request.getfixturevalue(request.param)
     return broker
 
 
@@ -104,3 +119,42 @@ def topics_prefix(request: pytest.FixtureRequest) -> str:
     """Unique to this test, and telling whose it is: one broker serves the whole run."""
     words = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:60].strip("-")
     return f"{words}.{uuid.uuid4().hex[:8]}"
+
+
+def needs_apache_kafka(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and bool(APACHE_FIXTURES & set(item.fixturenames))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test marked `kafka` runs on Apache Kafka or not at all, whichever broker fixture it names."""
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("kafka") is not None:
+            # A new list: the old one is shared with the same test's other parameters.
+            item.fixturenames = ["apache_kafka", *item.fixturenames]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The one slow step of a first run, taken where no test's timeout runs."""
+    wanted = not session.config.option.collectonly and any(needs_apache_kafka(item) for item in session.items)
+    if not wanted or of_the_run("TEST_KAFKA_BOOTSTRAP") or default_cache().is_dir():
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line(f"Fetching Apache Kafka {KAFKA_VERSION} (once) ...")
+    try:
+        kafka_jars()
+    except LaunchError:
+        return  # told by the fixture, which tries again and knows what follows
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """What did not run is said last, where it is read."""
+    result = yield
+    reports = [report for report in terminalreporter.stats.get("skipped", []) if APACHE_MISSING in str(report.longrepr)]
+    if reports:
+        reason = reports[0].longrepr[2].removeprefix("Skipped: ")
+        terminalreporter.section("no Apache Kafka", yellow=True)
+        terminalreporter.write_line(reason)
+        terminalreporter.write_line(f"{len(reports)} tests did not run; the others had the embedded broker instead.")
+    return result

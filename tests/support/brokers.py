@@ -1,19 +1,17 @@
 """Brokers of a test run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Self
 
 from worker.embedded.apache_kafka import ApacheKafka
+from worker.embedded.broker import Broker
 from worker.embedded.failure import MissingPrerequisiteError
 
 TEST_PROPERTIES = {
     # Tests of sessions that end want them short; the default minimum is 6 s.
     "group.min.session.timeout.ms": "500",
 }
-
-
-class ApacheKafkaMissingError(Exception):
-    """Apache Kafka cannot be had on this machine; the message says what to install."""
 
 
 class RunningBroker:
@@ -46,11 +44,18 @@ class RunningBroker:
         return
 
 
-def start_apache_kafka() -> ApacheKafka:
+@contextmanager
+def apache_kafka_or_reason(bootstrap_servers: str | None) -> Iterator[Broker | str]:
+    """A running Apache Kafka (the given one, else our own), or what is missing to have one."""
+    if bootstrap_servers:
+        yield RunningBroker(bootstrap_servers)
+        return
     broker = ApacheKafka(properties=TEST_PROPERTIES)
     try:
         broker.start()
     except MissingPrerequisiteError as error:
+        yield str(error)
+    else:
+        yield broker
+    finally:
         broker.close()
-        raise ApacheKafkaMissingError(str(error)) from error
-    return broker

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from worker.embedded.failure import LaunchError, MissingPrerequisiteError
 from worker.embedded.kafka_jars import java, kafka_jars
 from worker.embedded.keeper import Command, Keeper
 from worker.embedded.loopback import HOST, answers_kafka
@@ -55,7 +56,12 @@ class ApacheKafka(Server):
         (keeper.directory / "log4j2.properties").write_text(LOGGING)
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         arguments = ("format", "--standalone", f"--cluster-id={cluster_id}", "-c", str(server_properties))
-        keeper.run(self._java(keeper, "kafka.tools.StorageTool", *arguments), FORMAT_TIMEOUT_S)
+        try:
+            keeper.run(self._java(keeper, "kafka.tools.StorageTool", *arguments), FORMAT_TIMEOUT_S)
+        except LaunchError as error:
+            if "UnsupportedClassVersionError" in str(error):
+                raise MissingPrerequisiteError(f"Apache Kafka needs Java 17 or newer: {error}") from error
+            raise
 
     def _serve(self, keeper: Keeper, ports: tuple[int, ...]) -> None:
         keeper.spawn(self._java(keeper, "kafka.Kafka", str(keeper.directory / "server.properties")))

@@ -6,7 +6,7 @@ import struct
 
 HOST = "127.0.0.1"
 PORTS = range(10_240, 32_768)
-"""Below those given to outgoing connections (Linux from 32768, macOS from 49152): a stopped server finds its own again."""
+"""Below those that outgoing connections get (Linux from 32768, macOS 49152): a stopped server finds its own again."""
 PORT_TRIES = 200
 API_VERSIONS_KEY = 18
 CORRELATION_ID = 7
