@@ -1,0 +1,1 @@
+"""Kafka through aiokafka, the only package that imports it."""

@@ -1,0 +1,100 @@
+"""Messages out to Kafka, acknowledged by all in-sync replicas: `Publisher` over aiokafka."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Self
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import MessageSizeTooLargeError, ProducerClosed
+
+from worker.adapters.kafka.connection import close_in_time, connection_options, translated_errors
+from worker.core.records import OutboundMessage
+from worker.errors import FatalError, UnavailableError
+from worker.settings import KafkaSettings
+
+BATCH_BYTES = 256 * 2**10
+"""Gathered into one record batch per partition: at aiokafka's 16 KiB a few attributions would fill it."""
+
+
+class KafkaPublisher(AbstractAsyncContextManager["KafkaPublisher"]):
+    """Connects at the first message. After a failure the client is replaced: some of its failures last for ever."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._client: AIOKafkaProducer | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def publish(self, messages: Sequence[OutboundMessage]) -> None:
+        """One round: all are sent, in order, then all awaited, for at most one request timeout."""
+        if not messages:
+            return
+        try:
+            with translated_errors("publishing"):
+                await self._publish(messages)
+        except UnavailableError as error:
+            unknown = await self._discard_and_name_unknown_topics(messages)
+            if unknown:
+                raise FatalError(f"no such topic: {', '.join(unknown)}; run `attribution-worker topics`") from error
+            raise
+
+    async def _publish(self, messages: Sequence[OutboundMessage]) -> None:
+        sent: list[asyncio.Future[object]] = []
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_ms / 1000):
+                producer = await self._connected()
+                for message in messages:
+                    sent += [await self._send(producer, message)]
+                await asyncio.wait(sent)
+        finally:
+            for acknowledgement in sent:
+                acknowledgement.cancel()
+        failures = [error for acknowledgement in sent if (error := acknowledgement.exception()) is not None]
+        if failures:
+            raise failures[0]
+
+    async def _discard_and_name_unknown_topics(self, messages: Sequence[OutboundMessage]) -> list[str]:
+        """A topic that does not exist is waited for until the time is up, without a word."""
+        producer = self._client
+        await self.stop()
+        if producer is None or not producer.client.cluster.brokers():
+            return []
+        known = producer.client.cluster.topics(exclude_internal_topics=False)
+        return sorted({message.topic for message in messages} - known)
+
+    async def stop(self) -> None:
+        producer, self._client = self._client, None
+        if producer is None:
+            return
+        # Nobody waits for what is left in it: without this, its good-bye waits for the broker to take it.
+        producer._message_accumulator.fail_all(ProducerClosed())  # noqa: SLF001  # aiokafka has no stop without flush
+        if not await close_in_time(producer.stop(), "producer"):
+            await close_in_time(producer.client.close(), "producer's connections")
+
+    async def _connected(self) -> AIOKafkaProducer:
+        if self._client is None:
+            settings = self._settings
+            self._client = AIOKafkaProducer(
+                **connection_options(settings),
+                acks="all",
+                enable_idempotence=settings.enable_idempotence,
+                compression_type=settings.compression_type,
+                max_request_size=settings.message_bytes_max,
+                max_batch_size=min(BATCH_BYTES, settings.message_bytes_max),
+            )
+            await self._client.start()
+        return self._client
+
+    async def _send(self, producer: AIOKafkaProducer, message: OutboundMessage) -> "asyncio.Future[object]":
+        try:
+            acknowledgement: asyncio.Future[object] = await producer.send(
+                message.topic, message.value, key=message.key, headers=list(message.headers)
+            )
+        except MessageSizeTooLargeError as error:
+            raise FatalError(f"a message to {message.topic} is above kafka.message_bytes_max") from error
+        return acknowledgement
