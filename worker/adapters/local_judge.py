@@ -2,8 +2,8 @@
 
 import asyncio
 
-from worker.core.local.judging import PROFILE, judging
-from worker.core.model import Answer, JudgeProfile, Judgement
+from worker.core.local.judging import judging, profile_of
+from worker.core.model import Answer, Judgement, JudgeProfile
 
 TURN_S = 0.002
 """How long judging may keep the event loop before everything else on it gets its turn."""
@@ -23,7 +23,7 @@ class LocalJudge:
 
     @property
     def profile(self) -> JudgeProfile:
-        return PROFILE
+        return profile_of(self._key_points_max)
 
     async def judge(self, answer: Answer) -> Judgement:
         """Raises nothing of its own; an answer without words that carry content has no key points."""

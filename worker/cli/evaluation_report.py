@@ -98,8 +98,8 @@ def tables(evaluated: Sequence[Evaluated], *, verbose: bool) -> Iterator[Table]:
             scores = rounded(dict(one.scores.jaccard_at_k))
             table.add_row(one.dataset, one.judge, one.query_id, str(one.scores.relevant_count), *_cells(scores))
         yield table
-    table = _table("Mean Jaccard@K", ("data set", "judge", "answers"))
-    for heading in ("ms/answer", "USD/answer"):
+    table = _table("Mean Jaccard@K, milliseconds and USD an answer", ("data set", "judge", "answers"))
+    for heading in ("ms", "USD"):
         table.add_column(heading, justify="right", no_wrap=True)
     for summary in summaries(evaluated):
         table.add_row(

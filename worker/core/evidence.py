@@ -12,7 +12,7 @@ from worker.core.local.terms import content_terms
 from worker.core.model import Quote, QuoteOrigin, Source
 
 _QUOTATION_MARK = re.compile("[\"'`´‘’‚‛“”„‟‹›«»「」『』〝〞〟′″ʼ]")
-_DASH = re.compile("[‐‑‒–—―−⸺⸻〜﹘﹣-]")
+_DASH = re.compile("[‐‑‒–—―−⸺⸻﹘﹣-]")
 # Soft hyphens, zero-width characters, directional marks and the byte order mark are not seen, and get lost in copying.
 _INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
 _SPACE = re.compile(r"\s+")

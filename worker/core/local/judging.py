@@ -15,8 +15,14 @@ Measured on 30 multi-hop questions with six sources each: 97.5 % of the key poin
 above it, 96.5 % of the best recalls among sources that state nothing of them lie below.
 """
 
-# Folding follows the interpreter's Unicode tables, so they are part of what decides the numbers.
-PROFILE = JudgeProfile(name="local", version=f"1+unicode-{unicodedata.unidata_version}")
+VERSION = 1
+"""Raised when the same answer would get another judgement than before."""
+
+
+def profile_of(key_points_max: int) -> JudgeProfile:
+    """Folding follows the interpreter's Unicode tables: they decide numbers as well as this code does."""
+    version = f"{VERSION};unicode={unicodedata.unidata_version};key_points_max={key_points_max}"
+    return JudgeProfile(name="local", version=version)
 
 
 def judging(answer: Answer, key_points_max: int) -> Generator[None, None, Judgement]:
