@@ -134,7 +134,7 @@ class DeadLetterStore(Protocol):
 
 
 class DeadLetterLimits(Protocol):
-    """The limits `save_dead_letter` keeps, for the start of a worker and for its operator. Needed by `app` and `cli`."""
+    """The limits `save_dead_letter` keeps, for a starting worker and its operator. Needed by `app`, `cli`."""
 
     async def check_dead_letter_limits(self) -> None:
         """For the start of a worker: a restart does not reset the limits.

@@ -74,6 +74,7 @@ class PostgresSettings(Section):
     statement_timeout_s: float = Field(30.0, gt=0, description="one statement")
     lock_timeout_s: float = Field(10.0, gt=0, description="one lock")
     idle_in_transaction_timeout_s: float = Field(60.0, gt=0, description="an abandoned transaction is ended")
+    transient_retries_max: int = Field(2, ge=0, description="a deadlock or broken connection: so often again, at once")
     pool_recycle_s: int = Field(1_800, ge=1, description="connections older than this are replaced")
     transaction_pooling: bool = Field(False, description="true behind pgbouncer in transaction mode")
     partitions_ahead_months: int = Field(3, ge=1, description="monthly partitions made ahead")

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from uuid import uuid4
 
 import asyncpg
-from sqlalchemy import NullPool, func, select
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy import NullPool
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from worker.settings import PostgresSettings
 
@@ -23,6 +23,8 @@ def server_settings(settings: PostgresSettings) -> Mapping[str, str]:
         "statement_timeout": _milliseconds(settings.statement_timeout_s),
         "lock_timeout": _milliseconds(settings.lock_timeout_s),
         "idle_in_transaction_session_timeout": _milliseconds(settings.idle_in_transaction_timeout_s),
+        # A generic plan made while a table was empty scans it whole until the next ANALYZE.
+        "plan_cache_mode": "force_custom_plan",
     }
 
 
@@ -76,13 +78,3 @@ def _pooled_by_server(settings: PostgresSettings) -> AsyncEngine:
         },
         poolclass=NullPool,
     )
-
-
-@asynccontextmanager
-async def transaction(engine: AsyncEngine, settings: PostgresSettings) -> AsyncIterator[AsyncConnection]:
-    """One transaction, committed on a normal exit; behind a transaction pooler it sets its own timeouts."""
-    async with engine.begin() as connection:
-        if settings.transaction_pooling:
-            calls = [func.set_config(name, value, True) for name, value in server_settings(settings).items()]
-            await connection.execute(select(*calls))
-        yield connection

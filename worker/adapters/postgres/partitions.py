@@ -93,8 +93,9 @@ async def _make(connection: AsyncConnection, table: str, column: str, month: Mon
     # ATTACH locks only the default partition against writers, where CREATE … PARTITION OF would lock the whole table.
     # It fails while the default partition holds rows of this month, so these move first, under the same lock.
     await connection.execute(text(f"LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE"))
-    moved = f"DELETE FROM {table}_default WHERE {column} >= '{first}' AND {column} < '{end}' RETURNING *"  # noqa: S608  # our names and dates
-    await connection.execute(text(f"WITH moved AS ({moved}) INSERT INTO {name} SELECT * FROM moved"))
+    late = f"{column} >= '{first}' AND {column} < '{end}'"
+    moved = f"DELETE FROM {table}_default WHERE {late} RETURNING *"  # noqa: S608  # names and dates are ours
+    await connection.execute(text(f"WITH moved AS ({moved}) INSERT INTO {name} TABLE moved"))
     await connection.execute(
         text(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{first}') TO ('{end}')")
     )

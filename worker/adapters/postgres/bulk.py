@@ -1,0 +1,28 @@
+"""Many rows in one statement: a parameter per column, each an array, unnested by the server."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ARRAY, Column, FromClause, Text, bindparam, cast, column, func, select
+from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
+
+
+def unnested(columns: Sequence[Column[Any]]) -> FromClause:
+    """The rows that `arrays_of` will fill in; JSONB travels as text, encoded once."""
+    types = {item.name: Text() if isinstance(item.type, JSONB) else item.type for item in columns}
+    arrays = [bindparam(name, type_=ARRAY(type_)) for name, type_ in types.items()]
+    rows = func.unnest(*arrays).table_valued(*(column(name, type_) for name, type_ in types.items()), name="rows")
+    return rows.render_derived()
+
+
+def insert_unnested(columns: Sequence[Column[Any]]) -> Insert:
+    """INSERT of these columns of one table; the others take their defaults. Rows arrive in the order they are given."""
+    rows = unnested(columns)
+    values = [cast(rows.c[item.name], JSONB) if isinstance(item.type, JSONB) else rows.c[item.name] for item in columns]
+    return insert(columns[0].table).from_select([item.name for item in columns], select(*values))
+
+
+def arrays_of(columns: Sequence[Column[Any]], rows: Iterable[tuple[object, ...]]) -> Mapping[str, Sequence[object]]:
+    """The parameters of a statement over `unnested(columns)`: a tuple per row, in the order of the columns."""
+    transposed = list(zip(*rows, strict=True)) or [()] * len(columns)
+    return {item.name: values for item, values in zip(columns, transposed, strict=True)}

@@ -1,0 +1,115 @@
+"""Many saves in one transaction: claim the keys, then write the winners' rows in bulk."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from worker.adapters.postgres import rows
+from worker.adapters.postgres.bulk import arrays_of, insert_unnested, unnested
+from worker.adapters.postgres.tables import answers
+from worker.core.model import AnswerKey, Attribution
+from worker.core.records import OutboundMessage
+from worker.errors import UnavailableError
+from worker.ports import SaveResult, SettledAnswer
+from worker.settings import TextStorage
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """One attribution and the message that announces it."""
+
+    attribution: Attribution
+    message: OutboundMessage
+
+    @property
+    def key(self) -> AnswerKey:
+        return self.attribution.answer.key
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What every row of this store has in common."""
+
+    topic: str
+    code_version: str
+    texts: TextStorage
+
+
+KEY_COLUMNS = [answers.c.tenant, answers.c.answer_id]
+CLAIM = (
+    insert_unnested(rows.ANSWER_COLUMNS)
+    .on_conflict_do_nothing(index_elements=KEY_COLUMNS)
+    .returning(answers.c.tenant, answers.c.answer_id)
+)
+INSERT_ATTRIBUTIONS = insert_unnested(rows.ATTRIBUTION_COLUMNS)
+INSERT_SOURCES = insert_unnested(rows.SOURCE_COLUMNS)
+INSERT_MESSAGES = insert_unnested(rows.OUTBOX_COLUMNS)
+INSERT_METHODS = insert_unnested(rows.METHOD_COLUMNS).on_conflict_do_nothing()
+
+_wanted = unnested(KEY_COLUMNS)
+FIND = select(answers.c.tenant, answers.c.answer_id, answers.c.content_hash, answers.c.revision).join(
+    _wanted, (answers.c.tenant == _wanted.c.tenant) & (answers.c.answer_id == _wanted.c.answer_id)
+)
+
+
+async def find_settled(connection: AsyncConnection, keys: Sequence[AnswerKey]) -> Mapping[AnswerKey, SettledAnswer]:
+    """The settled ones among these keys."""
+    found = await connection.execute(FIND, arrays_of(KEY_COLUMNS, [(key.tenant, key.answer_id) for key in keys]))
+    return {
+        AnswerKey(tenant, answer_id): SettledAnswer(hash_, revision) for tenant, answer_id, hash_, revision in found
+    }
+
+
+async def write_batch(
+    connection: AsyncConnection, saves: Sequence[Save], origin: Origin, known_methods: frozenset[bytes]
+) -> Sequence[SaveResult]:
+    """Write what is new of these saves; a result for each, in their order.
+
+    The first save of a key in the batch is its candidate; the others meet what it, or someone before it, has settled.
+    """
+    candidates: dict[AnswerKey, Save] = {}
+    for save in saves:
+        candidates.setdefault(save.key, save)
+    # In one order everywhere, down to the wire: two batches that share keys in two orders would deadlock.
+    ordered = [candidates[key] for key in sorted(candidates)]
+    methods = {save.attribution.method.method_hash: save.attribution.method for save in ordered}
+    new_methods = [methods[hash_] for hash_ in sorted(methods.keys() - known_methods)]
+    if new_methods:
+        await connection.execute(INSERT_METHODS, rows.method_arrays(new_methods))
+    claimed = await connection.execute(CLAIM, rows.answer_arrays([save.attribution for save in ordered], origin.topic))
+    won = {AnswerKey(tenant, answer_id) for tenant, answer_id in claimed}
+    winners = [save for save in ordered if save.key in won]
+    if winners:
+        await _write_winners(connection, winners, origin)
+    settled_before = [key for key in candidates if key not in won]
+    settled = dict(await find_settled(connection, settled_before)) if settled_before else {}
+    return [
+        SaveResult.SAVED if save.key in won and candidates[save.key] is save else _met(save, candidates, won, settled)
+        for save in saves
+    ]
+
+
+async def _write_winners(connection: AsyncConnection, winners: Sequence[Save], origin: Origin) -> None:
+    attributions = [save.attribution for save in winners]
+    await connection.execute(
+        INSERT_ATTRIBUTIONS, rows.attribution_arrays(attributions, origin.code_version, origin.texts)
+    )
+    await connection.execute(INSERT_SOURCES, rows.source_arrays(attributions, origin.texts))
+    await connection.execute(INSERT_MESSAGES, rows.outbox_arrays([save.message for save in winners]))
+
+
+def _met(
+    save: Save,
+    candidates: Mapping[AnswerKey, Save],
+    won: frozenset[AnswerKey] | set[AnswerKey],
+    settled: Mapping[AnswerKey, SettledAnswer],
+) -> SaveResult:
+    if save.key in won:
+        content_hash = candidates[save.key].attribution.answer.content_hash
+    elif save.key in settled:
+        content_hash = settled[save.key].content_hash
+    else:
+        raise UnavailableError("a settled answer vanished between two statements; the save must be done again")
+    return SaveResult.DUPLICATE if content_hash == save.attribution.answer.content_hash else SaveResult.CONFLICT

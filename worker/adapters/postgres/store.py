@@ -1,0 +1,77 @@
+"""The store's ports together, on one connection pool: what the composition root opens."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from worker.adapters.postgres.attribution_store import PostgresAttributionStore, open_attribution_store
+from worker.adapters.postgres.database import Database, errors_translated, open_database
+from worker.adapters.postgres.dead_letter_store import PostgresDeadLetterStore
+from worker.adapters.postgres.group_commit import Origin
+from worker.adapters.postgres.outbox_store import PostgresOutboxStore
+from worker.adapters.postgres.partitions import ensure_partitions
+from worker.core.model import AnswerKey, Attribution
+from worker.core.records import OutboundMessage
+from worker.ports import DeadLetter, OutboxRow, SaveResult, SettledAnswer
+from worker.settings import Settings
+
+
+class PostgresStore:
+    """AttributionStore, DeadLetterStore, DeadLetterLimits and OutboxStore: each is kept by the part that does it."""
+
+    def __init__(
+        self,
+        database: Database,
+        attributions: PostgresAttributionStore,
+        dead_letters: PostgresDeadLetterStore,
+        outbox: PostgresOutboxStore,
+    ) -> None:
+        self.database = database
+        self._attributions = attributions
+        self._dead_letters = dead_letters
+        self._outbox = outbox
+
+    async def find(self, key: AnswerKey) -> SettledAnswer | None:
+        return await self._attributions.find(key)
+
+    async def save(self, attribution: Attribution, message: OutboundMessage) -> SaveResult:
+        return await self._attributions.save(attribution, message)
+
+    async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> None:
+        await self._dead_letters.save_dead_letter(dead_letter, message)
+
+    async def check_dead_letter_limits(self) -> None:
+        await self._dead_letters.check_dead_letter_limits()
+
+    async def resume(self, reason: str) -> None:
+        await self._dead_letters.resume(reason)
+
+    def claim(self, rows_max: int) -> AbstractAsyncContextManager[Sequence[OutboxRow]]:
+        return self._outbox.claim(rows_max)
+
+    async def pending(self) -> int:
+        return await self._outbox.pending()
+
+    async def ensure_partitions(self) -> list[str]:
+        """To be called at start and daily; returns the names of new partitions.
+
+        Raises:
+            UnavailableError: the database is down, or the tables stayed locked; try again later, nothing is lost.
+            FatalError: partitions are missing, and the role may not make them.
+        """
+        with errors_translated():
+            return await ensure_partitions(
+                self.database.engine, ahead_months=self.database.settings.partitions_ahead_months
+            )
+
+
+@asynccontextmanager
+async def open_store(settings: Settings, *, code_version: str) -> AsyncIterator[PostgresStore]:
+    """A store that works as long as the context; leaving it finishes what was submitted and closes every connection.
+
+    Nothing is connected before the first call. Enter and leave it in one task.
+    """
+    topic = settings.kafka.answers_topic
+    origin = Origin(topic, code_version, settings.store_text)
+    async with open_database(settings.postgres) as database, open_attribution_store(database, origin) as attributions:
+        dead_letters = PostgresDeadLetterStore(database, settings.dead_letters, topic=topic, code_version=code_version)
+        yield PostgresStore(database, attributions, dead_letters, PostgresOutboxStore(database))
