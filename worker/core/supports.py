@@ -1,0 +1,105 @@
+"""What a support matrix may hold: decimals become integer units here, and anything else is refused by name."""
+
+import re
+from collections.abc import Hashable, Sequence
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from itertools import chain
+from math import gcd
+from operator import countOf, itemgetter
+
+from worker.core.model import SUPPORT_SCALE
+
+_QUANTUM = Decimal(1) / SUPPORT_SCALE
+_DECIMAL_TEXT = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,9})?", re.ASCII)
+_LAST = itemgetter(-1)
+_CONTEXT = Context(prec=28)  # our own: a caller's decimal context must not change a number here
+
+
+def support_units(support: str | float | Decimal) -> int:
+    """A support within 0..1 in units of 10⁻⁴, rounded once, half to even.
+
+    A float counts as the shortest decimal that reads back as it: the one a JSON document wrote.
+
+    Raises:
+        ValueError: outside 0..1 before rounding, NaN, infinite, a bool, or no number at all.
+    """
+    number = _decimal(support)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{_shown(support)} is no support: it must lie within 0 and 1")
+    return int(number.quantize(_QUANTUM, rounding=ROUND_HALF_EVEN, context=_CONTEXT) * SUPPORT_SCALE)
+
+
+def source_count_of(supports: Sequence[Sequence[int]], owners: Sequence[Hashable | None] | None) -> int:
+    """How many sources a matrix speaks of; without rows, only `owners` can tell.
+
+    Raises:
+        ValueError: `owners` has another length than the rows.
+    """
+    if not supports:
+        return 0 if owners is None else len(owners)
+    try:
+        count = len(supports[0])
+    except TypeError:
+        raise ValueError("supports must be a list of rows, one per key point") from None
+    if owners is not None and len(owners) != count:
+        raise ValueError(f"owners has {len(owners)} entries for {count} sources: give one per source, null for none")
+    return count
+
+
+def ordered_rows(supports: Sequence[Sequence[int]], source_count: int) -> list[list[int]]:
+    """Each row sorted ascending, once every cell is known to be an int within 0..10,000.
+
+    Raises:
+        ValueError: naming the first row or cell that is not as it must be.
+    """
+    cell_count = source_count * len(supports)
+    # Counting in C keeps the checks of every cell below the cost of sorting them.
+    rectangular = countOf(map(len, supports), source_count) == len(supports)
+    if rectangular and countOf(map(type, chain.from_iterable(supports)), int) == cell_count:
+        rows = [sorted(row) for row in supports]
+        if not cell_count or (min(rows)[0] >= 0 and max(map(_LAST, rows)) <= SUPPORT_SCALE):
+            return rows
+    raise ValueError(_flaw_of(supports, source_count))
+
+
+def reduced_weights(weights: Sequence[int] | None, key_point_count: int) -> Sequence[int]:
+    """The weights over their greatest common divisor: only their proportions matter, and small integers are fast.
+
+    Raises:
+        ValueError: another number of weights than key points, or one that is no positive int.
+    """
+    if weights is None:
+        return [1] * key_point_count
+    if len(weights) != key_point_count:
+        raise ValueError(f"weights has {len(weights)} entries for {key_point_count} key points: give one per row")
+    for index, weight in enumerate(weights):
+        if type(weight) is not int or weight < 1:
+            raise ValueError(f"weights[{index}] is {_shown(weight)}: a weight must be a positive integer")
+    common = gcd(*weights)
+    return weights if common == 1 else [weight // common for weight in weights]
+
+
+def _flaw_of(supports: Sequence[Sequence[int]], source_count: int) -> str:
+    """The first thing wrong with a matrix that is known to be wrong, and what it must be."""
+    for row_index, row in enumerate(supports):
+        if len(row) != source_count:
+            return f"supports[{row_index}] has {len(row)} cells, supports[0] has {source_count}: rows must be as long"
+        for source_index, support in enumerate(row):
+            if type(support) is not int or not 0 <= support <= SUPPORT_SCALE:
+                cell = f"supports[{row_index}][{source_index}]"
+                return f"{cell} is {_shown(support)}: a support must be an int within 0 and {SUPPORT_SCALE}"
+    raise AssertionError("a matrix was refused without a flaw")
+
+
+def _decimal(support: str | float | Decimal) -> Decimal:
+    text = repr(support) if type(support) is float else str(support)
+    known = type(support) in (str, int, float, Decimal)
+    # The pattern keeps out NaN, infinity, spaces, underscores and digits of other scripts, which Decimal would take.
+    if not known or not _DECIMAL_TEXT.fullmatch(text):
+        raise ValueError(f"{_shown(support)} is no support: it must be a number within 0 and 1, like 0.7")
+    return Decimal(text)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"
