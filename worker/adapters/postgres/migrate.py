@@ -11,6 +11,7 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 import worker
+from worker.adapters.postgres.database import errors_translated
 from worker.adapters.postgres.engine import open_engine
 from worker.adapters.postgres.partitions import drop_expired_partitions, ensure_partitions
 from worker.settings import PostgresSettings
@@ -31,14 +32,19 @@ async def migrate_database(settings: PostgresSettings) -> None:
     """Upgrade to the newest revision, make partitions ahead, drop those past the retention. Safe to run again.
 
     Several may run at once: one works, the others wait their lock timeout for it.
+
+    Raises:
+        UnavailableError: the database cannot be reached, or a table stayed locked.
+        FatalError: the role may not do this, or there is no such database.
     """
     patient = settings.model_copy(update={"statement_timeout_s": MIGRATION_STATEMENT_TIMEOUT_S})
-    async with open_engine(patient) as engine:
-        async with engine.connect() as connection:
-            await _upgrade(connection)
-        await ensure_partitions(engine, ahead_months=settings.partitions_ahead_months)
-        if settings.retention_months is not None:
-            await drop_expired_partitions(engine, retention_months=settings.retention_months)
+    with errors_translated():
+        async with open_engine(patient) as engine:
+            async with engine.connect() as connection:
+                await _upgrade(connection)
+            await ensure_partitions(engine, ahead_months=settings.partitions_ahead_months)
+            if settings.retention_months is not None:
+                await drop_expired_partitions(engine, retention_months=settings.retention_months)
 
 
 def migrations_directory() -> Path:

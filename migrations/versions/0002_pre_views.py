@@ -1,0 +1,13 @@
+"""Views for people: what analysts, auditors and operators ask; before the first worker starts."""
+
+from pathlib import Path
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    for statement in Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split(";\n"):
+        op.get_bind().exec_driver_sql(statement)
