@@ -6,8 +6,6 @@ from worker.core.model import SUPPORT_SCALE, Answer, Judgement
 from worker.errors import RetryableError
 from worker.ports import Judge
 
-NOTHING_TO_JUDGE = Judgement(key_points=(), supports=(), quotes={}, grounding_threshold=0)
-
 
 class JudgeAnswer:
     """Judges an answer, or says without asking that there is nothing to judge."""
@@ -15,6 +13,7 @@ class JudgeAnswer:
     def __init__(self, judge: Judge, *, deadline_s: float) -> None:
         self._judge = judge
         self._deadline_s = deadline_s
+        self._nothing = Judgement((), (), {}, judge.profile.grounding_threshold)
 
     async def __call__(self, answer: Answer) -> Judgement:
         """The whole judgement; nothing missing, nothing invented.
@@ -24,7 +23,7 @@ class JudgeAnswer:
             PermanentError, UnavailableError: as the judge says.
         """
         if not answer.sources or not answer.text.strip():
-            return NOTHING_TO_JUDGE
+            return self._nothing
         try:
             async with asyncio.timeout(self._deadline_s):
                 judgement = await self._judge.judge(answer)

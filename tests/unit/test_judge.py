@@ -8,7 +8,7 @@ from tests.fakes.judge import FakeJudge
 from tests.support import samples
 from worker.core.model import Answer, Judgement, JudgeProfile
 from worker.errors import RetryableError, UnavailableError
-from worker.judge import NOTHING_TO_JUDGE, JudgeAnswer, flaw_of
+from worker.judge import JudgeAnswer, flaw_of
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from worker.judge import NOTHING_TO_JUDGE, JudgeAnswer, flaw_of
 )
 async def test_nothing_to_judge_is_never_asked(answer: Answer) -> None:
     judge = FakeJudge()
-    assert await JudgeAnswer(judge, deadline_s=1)(answer) == NOTHING_TO_JUDGE
+    assert await JudgeAnswer(judge, deadline_s=1)(answer) == Judgement((), (), {}, judge.profile.grounding_threshold)
     assert judge.judged == []
 
 

@@ -170,10 +170,14 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True)
 class JudgeProfile:
-    """Everything about a judge that can change its numbers; part of the method's identity."""
+    """Everything about a judge that can change its numbers; part of the method's identity.
+
+    `grounding_threshold` in units of 10⁻⁴: what a coverage must reach in this judge's own numbers.
+    """
 
     name: str
     version: str
+    grounding_threshold: int = 3_000
     models: tuple[str, ...] = ()
     prompt_hashes: tuple[str, ...] = ()
     scoring_mode: str = "answer"

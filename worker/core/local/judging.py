@@ -22,7 +22,7 @@ VERSION = 1
 def profile_of(key_points_max: int) -> JudgeProfile:
     """Folding follows the interpreter's Unicode tables: they decide numbers as well as this code does."""
     version = f"{VERSION};unicode={unicodedata.unidata_version};key_points_max={key_points_max}"
-    return JudgeProfile(name="local", version=version)
+    return JudgeProfile(name="local", version=version, grounding_threshold=GROUNDING_THRESHOLD)
 
 
 def judging(answer: Answer, key_points_max: int) -> Generator[None, None, Judgement]:
