@@ -103,6 +103,11 @@ class Consume:
         if self._failure is not None:
             raise self._failure
 
+    @property
+    def is_ending(self) -> bool:
+        """Nothing further is started; what runs is drained."""
+        return self._ending.is_set()
+
     def state(self) -> ConsumeState:
         now_s = self._monotonic()
         oldest_s = self._offsets.oldest_unfinished_since_s()

@@ -21,6 +21,10 @@ class FakeBroker:
         self.members: list[FakeStream] = []
         self.listener_failures: list[Exception] = []
         self.commits_to_fail = 0
+        self.commit_failure: Exception | None = None
+        self.commits_on_their_way = 0
+        self.commits_may_end = asyncio.Event()
+        self.commits_may_end.set()
         self.down = False
         self.changed = asyncio.Condition()
         self.stable = asyncio.Event()
@@ -78,6 +82,7 @@ class FakeStream:
         self.broker = broker
         self.paused: set[TopicPartition] = set()
         self.positions: dict[TopicPartition, int] = {}
+        self.starts = 0
         self.fetches = 0
         self.fetches_while_paused = 0
         self.stopped = False
@@ -86,6 +91,7 @@ class FakeStream:
         self._turn = 0
 
     async def start(self, listener: RebalanceListener) -> None:
+        self.starts += 1
         self._fail_when_down()
         self._listener = listener
         self.broker.members.append(self)
@@ -144,6 +150,11 @@ class FakeStream:
         if self.broker.commits_to_fail:
             self.broker.commits_to_fail -= 1
             raise UnavailableError("the fake refuses this commit")
+        if self.broker.commit_failure is not None:
+            raise self.broker.commit_failure
+        self.broker.commits_on_their_way += 1
+        await self.broker.commits_may_end.wait()
+        self.broker.commits_on_their_way -= 1
         kept = {partition: offset for partition, offset in offsets.items() if partition in self.positions}
         self.broker.committed.update(kept)
         self.broker.commits.append(kept)
