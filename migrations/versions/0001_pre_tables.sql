@@ -53,7 +53,7 @@ CREATE TABLE attributions (
     CONSTRAINT ck_attributions_units CHECK (utility_units BETWEEN 0 AND 1000000000000
         AND residual_units BETWEEN 0 AND 1000000000000),
     CONSTRAINT ck_attributions_utility_and_residual CHECK (utility_units + residual_units = 1000000000000),
-    CONSTRAINT ck_attributions_attributed_has_utility CHECK ((status = 'attributed') = (utility_units > 0)),
+    CONSTRAINT ck_attributions_only_attributed_has_utility CHECK (status = 'attributed' OR utility_units = 0),
     CONSTRAINT ck_attributions_ungrounded CHECK (ungrounded_key_point_count <= key_point_count),
     CONSTRAINT ck_attributions_revision CHECK (revision >= 1 AND supersedes_revision BETWEEN 1 AND revision - 1),
     CONSTRAINT ck_attributions_counts CHECK (source_count >= 0

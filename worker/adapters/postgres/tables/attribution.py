@@ -79,7 +79,7 @@ attributions = Table(
     one_of("status", Status),
     within_units("utility_units", "residual_units"),
     CheckConstraint("utility_units + residual_units = 1000000000000", "utility_and_residual"),
-    CheckConstraint("(status = 'attributed') = (utility_units > 0)", "attributed_has_utility"),
+    CheckConstraint("status = 'attributed' OR utility_units = 0", "only_attributed_has_utility"),
     CheckConstraint("ungrounded_key_point_count <= key_point_count", "ungrounded"),
     CheckConstraint("revision >= 1 AND supersedes_revision BETWEEN 1 AND revision - 1", "revision"),
     not_negative(
