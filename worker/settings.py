@@ -5,7 +5,7 @@ that contradict each other are refused at start.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Self
 
@@ -113,6 +113,42 @@ class JudgeSettings(Section):
     key_points_max: int = Field(64, ge=1, le=64, description="key points of one answer")
 
 
+class ModelLimits(Section):
+    """What one account may use of one model; unset is unlimited, until the provider's own headers name a limit."""
+
+    requests_per_minute: int | None = Field(None, ge=1, description="calls a minute; unset: as the provider says")
+    tokens_per_minute: int | None = Field(None, ge=1, description="input and output tokens together, a minute")
+    input_tokens_per_minute: int | None = Field(None, ge=1, description="input tokens a minute")
+    output_tokens_per_minute: int | None = Field(None, ge=1, description="output tokens a minute")
+    calls_in_flight: int = Field(64, ge=1, description="calls to the model at once, in this process")
+
+
+class LimiterSettings(ModelLimits):
+    """How fast the attribution LLM is called; the limits here are of every model that `models` does not name."""
+
+    models: Mapping[str, ModelLimits] = Field(
+        {}, description='limits by model, as JSON: {"gpt-5-mini": {"requests_per_minute": 600}}'
+    )
+    learn_limits: bool = Field(True, description="take over limits that the provider's headers name and we do not")
+    burst_s: float = Field(
+        45.0, gt=0, le=60, description="seconds of the limits that may be saved up; a minute less the longest delivery"
+    )
+    initial_burst_s: float = Field(5.0, gt=0, description="seconds of the limits that may be used at once after start")
+    wait_max_s: float = Field(600.0, gt=0, description="a call not granted by then waits as in an outage")
+    long_wait_s: float = Field(30.0, gt=0, description="a wait this long is logged")
+    slowdown: float = Field(0.5, gt=0, lt=1, description="speed after a refusal (429, 529), as a share of the speed then")
+    slowdown_floor: float = Field(0.05, gt=0, le=1, description="lowest speed, as a share of the limits")
+    recovery_s: float = Field(120.0, gt=0, description="from a standstill back to full speed, in equal steps")
+    pause_s: float = Field(1.0, gt=0, description="after a refusal that names no wait; doubles while they go on")
+    pause_max_s: float = Field(300.0, gt=0, description="longest pause, whatever Retry-After asks for")
+    outage_failures_max: int = Field(5, ge=1, description="failures in a row after which a provider counts as down")
+    outage_probe_s: float = Field(15.0, gt=0, description="how often one call looks whether it is up again")
+
+    def of_model(self, model: str) -> ModelLimits:
+        """The limits of one model."""
+        return self.models.get(model, self)
+
+
 class CreditSettings(Section):
     """How a key point's coverage is divided."""
 
@@ -177,6 +213,7 @@ class Settings(BaseSettings):
     intake: IntakeSettings = IntakeSettings()
     settle: SettleSettings = SettleSettings()
     judge: JudgeSettings = JudgeSettings()
+    limiter: LimiterSettings = LimiterSettings()
     credit: CreditSettings = CreditSettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
     outbox: OutboxSettings = OutboxSettings()
@@ -185,6 +222,22 @@ class Settings(BaseSettings):
     store_text: TextStorage = Field(
         TextStorage.FULL, description="full, or hash: key points and quotes are kept as SHA-256 only"
     )
+
+    def overridden(self, changes: Mapping[str, Mapping[str, object | None]]) -> "Settings":
+        """A copy with these settings (section → name → value) replaced, validated as a whole; None leaves one as it is.
+
+        Raises:
+            ConfigurationError: a bad value, or values that contradict each other.
+        """
+        given: dict[str, object] = dict(self)
+        try:
+            for section, values in changes.items():
+                current: Section = getattr(self, section)
+                chosen = {name: value for name, value in values.items() if value is not None}
+                given[section] = type(current).model_validate(current.model_dump(exclude_unset=True) | chosen)
+            return Settings.model_validate(given)
+        except ValidationError as error:
+            raise ConfigurationError(_told(error)) from None
 
     @model_validator(mode="after")
     def relations_hold(self) -> Self:
@@ -257,8 +310,13 @@ def load_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        lines = [f"{variable_name(problem['loc'])}: {problem['msg']}" for problem in error.errors(include_input=False)]
-        raise ConfigurationError("\n".join(lines)) from None
+        raise ConfigurationError(_told(error)) from None
+
+
+def _told(error: ValidationError) -> str:
+    """Each problem on a line, by the variable that sets it; a relation between settings names both itself."""
+    problems = [(problem["loc"], problem["msg"]) for problem in error.errors(include_input=False)]
+    return "\n".join(f"{variable_name(path)}: {text}" if path else text for path, text in problems)
 
 
 def variable_name(path: Sequence[str | int]) -> str:

@@ -2,12 +2,14 @@
 
 import logging
 import sys
+import time
+from collections import Counter as CounterOf
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from schemas.dead_letter import DeadLetterReason
-from worker.core.outcome import Processed
+from worker.core.outcome import Outcome, Processed
 from worker.core.records import Record
 from worker.settings import LogFormat, LogSettings
 
@@ -81,8 +83,15 @@ class Telemetry:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
         self.metrics = Metrics(self.registry)
+        self.outcomes: CounterOf[Outcome] = CounterOf()
+        self.first_record_started_s: float | None = None
+        self.last_record_settled_s: float | None = None
 
     def record_settled(self, record: Record, processed: Processed, attempts: int, duration_s: float) -> None:
+        self.outcomes[processed.outcome] += 1
+        self.last_record_settled_s = time.monotonic()
+        if self.first_record_started_s is None:
+            self.first_record_started_s = self.last_record_settled_s - duration_s
         self.metrics.records.labels(processed.outcome.value).inc()
         self.metrics.settle_seconds.observe(duration_s)
         if not log.is_enabled_for(logging.INFO):

@@ -11,6 +11,7 @@ import typer
 from rich.progress import Progress
 
 from worker import app
+from worker.cli.attribution_line import attribution_line
 from worker.cli.events import EventLine, read_events
 from worker.cli.render import answer_panel, console, error_console, view_of
 from worker.core.attribution import ungrounded_key_points
@@ -83,10 +84,11 @@ async def attribute_all(settings: Settings, events: list[EventLine], output: Out
                 continue
             match output:
                 case OutputFormat.JSON:
-                    sys.stdout.write(app.attribution_line(attribution) + "\n")
+                    sys.stdout.write(attribution_line(attribution) + "\n")
                 case OutputFormat.TABLE:
                     texts = [point.text for point in ungrounded_key_points(attribution.judgement)]
-                    console.print(answer_panel(view_of(attribution, texts)), "")
+                    console.print(answer_panel(view_of(attribution, texts)))
+                    console.print()
     return failures
 
 

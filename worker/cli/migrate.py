@@ -1,5 +1,7 @@
 """`attribution-worker migrate`: the database, up to date."""
 
+import asyncio
+
 from rich.console import Console
 
 from worker import app
@@ -12,5 +14,5 @@ def migrate() -> None:
     Run it as the owner of the schema before the workers of a new version start; running it again changes nothing.
     """
     settings = load_settings()
-    app.migrate(settings)
+    asyncio.run(app.migrate(settings))
     Console().print("The database is up to date.")

@@ -3,17 +3,26 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from worker.app import RunSummary, TopicReport
+from worker.adapters.kafka.topics import TopicReport
+from worker.app import RunSummary
 from worker.core.model import UNIT_SCALE, Attribution
 
 BAR_WIDTH = 24
+NAME_WIDTH = 12
+OWNER_WIDTH = 26
 PARTIAL_BLOCKS = " ▏▎▍▌▋▊▉█"
-STATUS_STYLES = {"attributed": "green", "ungrounded": "yellow", "no_key_points": "dim", "no_sources": "dim"}
+STATUS_WORDS = {
+    "attributed": "[green]attributed[/]",
+    "ungrounded": "[yellow]ungrounded[/]: no source supports any of it, nobody earns",
+    "no_key_points": "[dim]no key points[/]: it claims nothing, nobody earns",
+    "no_sources": "[dim]no sources[/]: it named none",
+}
 
 console = Console(highlight=False)
 error_console = Console(stderr=True, highlight=False)
@@ -25,7 +34,6 @@ class SourceLine:
 
     source_id: str
     owner_id: str | None
-    credit_units: int
     share_units: int
 
 
@@ -40,6 +48,7 @@ class AnswerView:
     utility_units: int
     sources: Sequence[SourceLine]
     ungrounded: Sequence[str]
+    reward: str | None = None
 
 
 def percent(units: int) -> str:
@@ -55,36 +64,44 @@ def share_bar(share_units: int) -> Text:
     return Text(("█" * full + (PARTIAL_BLOCKS[rest] if rest else "")).ljust(BAR_WIDTH), style="cyan")
 
 
-def answer_panel(view: AnswerView) -> Table:
-    """Who earned what for one answer."""
-    style = STATUS_STYLES.get(view.status, "")
-    title = f"[bold]{escape(view.answer_id)}[/] [dim]{escape(view.tenant)}[/]  {escape(view.query)}"
-    caption = f"[{style}]{view.status}[/] · utility {percent(view.utility_units)}"
-    if view.ungrounded:
-        caption += "".join(f"\n[yellow]ungrounded:[/] {escape(text)}" for text in view.ungrounded)
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", box=None, pad_edge=False)
-    table.add_column("source")
-    table.add_column("owner", style="dim")
-    table.add_column("share", min_width=BAR_WIDTH)
-    table.add_column("", justify="right")
-    table.add_column("credit", justify="right")
-    for line in view.sources:
-        table.add_row(
-            escape(line.source_id),
-            escape(line.owner_id or "–"),
-            share_bar(line.share_units),
-            percent(line.share_units),
-            percent(line.credit_units),
-        )
+def decimal_of(units: int) -> str:
+    """Units of 10⁻¹² as a decimal of three places, rounded half up in integers."""
+    thousandths = (units * 1000 + UNIT_SCALE // 2) // UNIT_SCALE
+    return f"{thousandths // 1000}.{thousandths % 1000:03d}"
+
+
+def answer_panel(view: AnswerView) -> Group:
+    """Who earned what for one answer: the query, a bar per source, and what nobody supports."""
+    parts: list[RenderableType] = [
+        f"[bold]{escape(view.query)}[/]  [dim]{escape(view.tenant)}/{escape(view.answer_id)}[/]"
+    ]
+    if view.sources:
+        parts.append(Padding(share_table(view.sources), (0, 0, 0, 2)))
+    verdict = STATUS_WORDS.get(view.status, view.status)
+    if view.status == "attributed":
+        verdict += f" · {percent(view.utility_units)} of it is supported"
+    if view.reward:
+        verdict += f" · {escape(view.reward)} to share"
+    parts.append(Padding(verdict, (0, 0, 0, 2)))
+    parts += [Padding(f"[yellow]ungrounded:[/] {escape(text)}", (0, 0, 0, 2)) for text in view.ungrounded]
+    return Group(*parts)
+
+
+def share_table(sources: Sequence[SourceLine]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(width=NAME_WIDTH, overflow="ellipsis", no_wrap=True)
+    table.add_column(width=OWNER_WIDTH, overflow="ellipsis", no_wrap=True, style="dim")
+    table.add_column(width=BAR_WIDTH, no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    for line in sources:
+        share = percent(line.share_units)
+        table.add_row(escape(line.source_id), escape(line.owner_id or "–"), share_bar(line.share_units), share)
     return table
 
 
 def view_of(attribution: Attribution, ungrounded: Iterable[str]) -> AnswerView:
     answer = attribution.answer
-    lines = [
-        SourceLine(credit.source_id, credit.owner_id, credit.credit_units, credit.share_units)
-        for credit in attribution.source_credits
-    ]
+    lines = [SourceLine(credit.source_id, credit.owner_id, credit.share_units) for credit in attribution.source_credits]
     return AnswerView(
         tenant=answer.key.tenant,
         answer_id=answer.key.answer_id,
@@ -93,18 +110,20 @@ def view_of(attribution: Attribution, ungrounded: Iterable[str]) -> AnswerView:
         utility_units=attribution.utility_units,
         sources=lines,
         ungrounded=tuple(ungrounded),
+        reward=None if answer.reward is None else f"{answer.reward.amount:f} {answer.reward.currency}",
     )
 
 
 def topics_table(rows: Sequence[TopicReport]) -> Table:
     table = Table(title="Topics", title_justify="left")
-    for heading in ("topic", "partitions", "state", "differs from the settings"):
+    for heading in ("topic", "state", "differs from the settings"):
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(row.topic, str(row.partitions), row.state, "\n".join(row.differences) or "–")
+        state = "created" if row.created else "exists"
+        table.add_row(row.topic, state, "\n".join(row.differences) or "–")
     return table
 
 
 def run_summary(summary: RunSummary) -> str:
-    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.outcomes.items()) if count)
-    return f"Stopped cleanly after {summary.duration_s:.1f} s: {outcomes or 'no records'}."
+    outcomes = ", ".join(f"{count} {outcome.value}" for outcome, count in sorted(summary.outcomes.items()))
+    return f"Stopped cleanly: {outcomes or 'no records'}."
