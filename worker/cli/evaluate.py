@@ -46,19 +46,25 @@ def evaluate(
     [source_id]}`. It may record a matrix in `"key_points": [{"text", "importance", "support": {source_id: 0..1}}]`,
     which is scored too. A bad line is reported as file:line, the others are still done, and the exit code is 1.
     """
+    chosen = None if judge == RECORDED else build_judge(judge)
+    if evaluate_files(files, chosen, output, verbose=verbose):
+        raise typer.Exit(1)
+
+
+def evaluate_files(files: Sequence[Path], judge: Judge | None, output: OutputFormat, *, verbose: bool = False) -> int:
+    """Print the figures of what the files record and, with a judge, of what it says now; the number of problems."""
     lines = [line for path in files for line in read_lines(path)]
     labelled = [line for line in lines if isinstance(line, LabelledLine)]
     problems = [line for line in lines if isinstance(line, Problem)]
     evaluated = list(evaluate_recorded(labelled))
-    if judge != RECORDED:
-        judged, failures = asyncio.run(evaluate_judge(build_judge(judge), labelled))
+    if judge is not None:
+        judged, failures = asyncio.run(evaluate_judge(judge, labelled))
         evaluated, problems = judged + evaluated, problems + failures
     if evaluated:
         print_results(evaluated, output, verbose=verbose)
     for problem in problems:
         Console(stderr=True).print(f"{problem.place}: {problem.text}", markup=False, highlight=False, soft_wrap=True)
-    if problems:
-        raise typer.Exit(1)
+    return len(problems)
 
 
 def build_judge(name: str | None) -> Judge:
