@@ -26,40 +26,43 @@ def support_units(support: str | float | Decimal) -> int:
     number = _decimal(support)
     if not 0 <= number <= 1:
         raise ValueError(f"{_shown(support)} is no support: it must lie within 0 and 1")
-    return int(number.quantize(_QUANTUM, rounding=ROUND_HALF_EVEN, context=_CONTEXT) * SUPPORT_SCALE)
+    rounded = number.quantize(_QUANTUM, rounding=ROUND_HALF_EVEN, context=_CONTEXT)
+    return int(_CONTEXT.multiply(rounded, SUPPORT_SCALE))
 
 
 def source_count_of(supports: Sequence[Sequence[int]], owners: Sequence[Hashable | None] | None) -> int:
     """How many sources a matrix speaks of; without rows, only `owners` can tell.
 
     Raises:
-        ValueError: `owners` has another length than the rows.
+        ValueError: the rows differ in length from each other, or from `owners`.
     """
     if not supports:
         return 0 if owners is None else len(owners)
     try:
-        count = len(supports[0])
+        lengths = set(map(len, supports))
     except TypeError:
         raise ValueError("supports must be a list of rows, one per key point") from None
+    if len(lengths) > 1:
+        raise ValueError(_raggedness_of(supports))
+    count = lengths.pop()
     if owners is not None and len(owners) != count:
         raise ValueError(f"owners has {len(owners)} entries for {count} sources: give one per source, null for none")
     return count
 
 
 def ordered_rows(supports: Sequence[Sequence[int]], source_count: int) -> list[list[int]]:
-    """Each row sorted ascending, once every cell is known to be an int within 0..10,000.
+    """Each row, of `source_count` cells, sorted ascending, once every cell is known to be an int within 0..10,000.
 
     Raises:
-        ValueError: naming the first row or cell that is not as it must be.
+        ValueError: naming the first cell that is none.
     """
     cell_count = source_count * len(supports)
-    # Counting in C keeps the checks of every cell below the cost of sorting them.
-    rectangular = countOf(map(len, supports), source_count) == len(supports)
-    if rectangular and countOf(map(type, chain.from_iterable(supports)), int) == cell_count:
+    # Counted in C, and looked at by its ends, so that the checks cost less than the sorting.
+    if countOf(map(type, chain.from_iterable(supports)), int) == cell_count:
         rows = [sorted(row) for row in supports]
         if not cell_count or (min(rows)[0] >= 0 and max(map(_LAST, rows)) <= SUPPORT_SCALE):
             return rows
-    raise ValueError(_flaw_of(supports, source_count))
+    raise ValueError(_bad_cell_of(supports))
 
 
 def reduced_weights(weights: Sequence[int] | None, key_point_count: int) -> Sequence[int]:
@@ -79,16 +82,21 @@ def reduced_weights(weights: Sequence[int] | None, key_point_count: int) -> Sequ
     return weights if common == 1 else [weight // common for weight in weights]
 
 
-def _flaw_of(supports: Sequence[Sequence[int]], source_count: int) -> str:
-    """The first thing wrong with a matrix that is known to be wrong, and what it must be."""
-    for row_index, row in enumerate(supports):
-        if len(row) != source_count:
-            return f"supports[{row_index}] has {len(row)} cells, supports[0] has {source_count}: rows must be as long"
-        for source_index, support in enumerate(row):
-            if type(support) is not int or not 0 <= support <= SUPPORT_SCALE:
-                cell = f"supports[{row_index}][{source_index}]"
-                return f"{cell} is {_shown(support)}: a support must be an int within 0 and {SUPPORT_SCALE}"
-    raise AssertionError("a matrix was refused without a flaw")
+def _raggedness_of(supports: Sequence[Sequence[int]]) -> str:
+    index = next(index for index, row in enumerate(supports) if len(row) != len(supports[0]))
+    cells = f"supports[{index}] has {len(supports[index])} cells, supports[0] has {len(supports[0])}"
+    return f"{cells}: every row needs one per source"
+
+
+def _bad_cell_of(supports: Sequence[Sequence[int]]) -> str:
+    row_index, source_index, support = next(
+        (row_index, source_index, support)
+        for row_index, row in enumerate(supports)
+        for source_index, support in enumerate(row)
+        if type(support) is not int or not 0 <= support <= SUPPORT_SCALE
+    )
+    cell = f"supports[{row_index}][{source_index}] is {_shown(support)}"
+    return f"{cell}: a support must be an int within 0 and {SUPPORT_SCALE}"
 
 
 def _decimal(support: str | float | Decimal) -> Decimal:
@@ -101,5 +109,5 @@ def _decimal(support: str | float | Decimal) -> Decimal:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = str(value) if isinstance(value, Decimal) else repr(value)
     return text if len(text) <= 40 else f"{text[:40]}…"
