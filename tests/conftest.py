@@ -107,7 +107,12 @@ def kafka_broker(request: pytest.FixtureRequest, _apache_kafka_or_reason: Broker
     return _apache_kafka_or_reason
 
 
-@pytest.fixture(params=[pytest.param("apache_kafka", id="apache", marks=pytest.mark.kafka), "embedded_broker"])
+@pytest.fixture(
+    params=[
+        pytest.param("apache_kafka", id="apache", marks=pytest.mark.kafka),
+        pytest.param("embedded_broker", id="embedded"),
+    ]
+)
 def any_broker(request: pytest.FixtureRequest) -> Broker:
     """Both brokers, one after the other: for contracts that each must keep."""
     broker: Broker = request.getfixturevalue(request.param)

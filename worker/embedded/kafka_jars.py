@@ -60,8 +60,11 @@ def _fetch(maven: Path, directory: Path) -> None:
     # Beside the cache: a rename is atomic only within one file system.
     with Keeper(directory.parent) as keeper:
         jars = keeper.directory / "jars"
-        arguments = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}")
-        argv = (str(maven), "--quiet", "--batch-mode", "--strict-checksums", "--file", str(POM), *arguments)
+        # A repository of its own, as the user's may be half written, unwritable or in use.
+        repository = f"-Dmaven.repo.local={keeper.directory / 'repository'}"
+        options = ("--quiet", "--batch-mode", "--strict-checksums", "-Dstyle.color=never", repository)
+        goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}")
+        argv = (str(maven), *options, "--file", str(POM), *goal)
         try:
             keeper.run(Command(argv, env=None), FETCH_TIMEOUT_S)
         except LaunchError as error:
@@ -80,7 +83,7 @@ def jars_sha256(jars: Path) -> str:
 
 @contextmanager
 def _only_one(lock: Path) -> Iterator[None]:
-    """Maven's own repository does not stand two fetches at once. The lock ends with its holder, however it ends."""
+    """One fetch is enough for all who want it. The lock ends with its holder, however it ends."""
     deadline = time.monotonic() + FETCH_TIMEOUT_S
     with lock.open("w") as handle:
         while True:

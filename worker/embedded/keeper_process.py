@@ -188,6 +188,8 @@ def main() -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     directory = make_directory(settings["parent"], settings["uid"], settings["gid"])
     try:
+        # Nobody's mount is held, and whose a process is can be told by where it works.
+        os.chdir(directory)
         emit({"directory": directory})
         for command in inbox.commands(kept):
             match command:

@@ -13,9 +13,9 @@ from worker.embedded.server import Server, await_serving
 
 START_TIMEOUT_S = 30.0
 SETTINGS_OVERRIDES: Mapping[str, object] = {
-    # A join waits for half of the session timeout; a real broker would refuse one this short.
-    "session_timeout_ms": 1_500,
-    "heartbeat_interval_ms": 300,
+    # A member that comes back waits about 1 s at this value, and four times as long already at 1,500.
+    "session_timeout_ms": 1_000,
+    "heartbeat_interval_ms": 200,
     # Below 500 ms, fetches of many tiny batches stall for ever.
     "fetch_max_wait_ms": 500,
     "enable_idempotence": False,
