@@ -104,7 +104,7 @@ COMMENT ON COLUMN attributions.reward_currency IS 'Currency of reward_amount';
 COMMENT ON COLUMN attributions.labels IS 'The event''s labels, untouched';
 COMMENT ON COLUMN attributions.query_hash IS 'SHA-256, 32 bytes: the query''s text in UTF-8';
 COMMENT ON COLUMN attributions.answer_hash IS 'SHA-256, 32 bytes: the answer''s text in UTF-8';
-COMMENT ON COLUMN attributions.evidence IS 'Weights, key points, support matrix (units of 10^-4, rows = key points), quotes, sources and owners in event order: with methods.document enough to recompute every number of this row bit for bit';
+COMMENT ON COLUMN attributions.evidence IS 'Sources and owners in event order, key points and weights, support matrix (units of 10^-4, rows = key points), quotes [key point, source, origin, text], unevidenced [key point, source, support]: with methods.document enough to recompute every number of this row bit for bit';
 
 CREATE TABLE source_attributions (
     tenant TEXT NOT NULL,

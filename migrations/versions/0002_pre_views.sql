@@ -43,9 +43,9 @@ SELECT
     s.title,
     s.url,
     round((t.evidence -> 'supports' -> (p.number - 1)::integer ->> s.position)::integer / 10000.0, 4) AS support,
-    q.document ->> 'text' AS quote,
-    q.document ->> 'origin' AS quote_origin,
-    round((u.document ->> 'support')::integer / 10000.0, 4) AS unevidenced_support,
+    q.document ->> 3 AS quote,
+    q.document ->> 2 AS quote_origin,
+    round((u.document ->> 2)::integer / 10000.0, 4) AS unevidenced_support,
     round(s.credit_units / 1000000000000.0, 12) AS source_credit,
     round(s.share_units / 1000000000000.0, 12) AS source_share
 FROM answers a
@@ -60,14 +60,12 @@ CROSS JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT quote.document
     FROM jsonb_array_elements(t.evidence -> 'quotes') AS quote (document)
-    WHERE (quote.document ->> 'key_point')::integer = p.number - 1
-        AND (quote.document ->> 'source')::integer = s.position
+    WHERE (quote.document ->> 0)::integer = p.number - 1 AND (quote.document ->> 1)::integer = s.position
 ) q ON true
 LEFT JOIN LATERAL (
     SELECT cell.document
     FROM jsonb_array_elements(t.evidence -> 'unevidenced') AS cell (document)
-    WHERE (cell.document ->> 'key_point')::integer = p.number - 1
-        AND (cell.document ->> 'source')::integer = s.position
+    WHERE (cell.document ->> 0)::integer = p.number - 1 AND (cell.document ->> 1)::integer = s.position
 ) u ON true;
 COMMENT ON VIEW answer_explained IS
     'Why did this source earn this? A row per key point and source of an answer, current revision. Ask by tenant and answer_id.';

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import NoReturn, TypeVar
 
 from sqlalchemy import func, select
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from worker.adapters.postgres.engine import open_engine, server_settings
@@ -53,7 +52,7 @@ class Database:
                 async with connection.begin():
                     await self._set_timeouts(connection)
                     yield connection
-            except DBAPIError as error:
+            except Exception as error:
                 if needs_fresh_connection(error):
                     await connection.invalidate(error)
                 raise

@@ -55,7 +55,10 @@ def evidence_of(answer: Answer, judgement: Judgement, texts: TextStorage) -> Evi
 
 
 def encode_evidence(evidence: Evidence) -> str:
-    """JSON text. NUL and lone surrogates, which JSONB cannot hold, are replaced by U+FFFD."""
+    """JSON text; a quote is [key point, source, origin, text], an unevidenced cell [key point, source, support].
+
+    NUL and lone surrogates, which JSONB cannot hold, are replaced by U+FFFD.
+    """
     return jsonb(
         {
             "evidence_version": EVIDENCE_VERSION,
@@ -68,14 +71,11 @@ def encode_evidence(evidence: Evidence) -> str:
             ],
             "key_points": [{"text": point.text, "weight": point.weight} for point in evidence.key_points],
             "supports": evidence.supports,
+            # Arrays, not objects: there may be a quote per cell, and the names would take most of the time and space.
             "quotes": [
-                {"key_point": row, "source": column, "origin": quote.origin.value, "text": quote.text}
-                for (row, column), quote in evidence.quotes.items()
+                [row, column, str(quote.origin), quote.text] for (row, column), quote in evidence.quotes.items()
             ],
-            "unevidenced": [
-                {"key_point": row, "source": column, "support": support}
-                for (row, column), support in evidence.unevidenced.items()
-            ],
+            "unevidenced": [[row, column, support] for (row, column), support in evidence.unevidenced.items()],
             "grounding_threshold": evidence.grounding_threshold,
             "shuffle_seed": evidence.shuffle_seed,
         }
@@ -105,11 +105,8 @@ def _decoded(document: Mapping[str, Any]) -> Evidence:
         owner_ids=tuple(source["owner_id"] for source in document["sources"]),
         key_points=tuple(KeyPoint(point["text"], point["weight"]) for point in document["key_points"]),
         supports=tuple(tuple(row) for row in document["supports"]),
-        quotes={
-            (quote["key_point"], quote["source"]): Quote(quote["text"], QuoteOrigin(quote["origin"]))
-            for quote in document["quotes"]
-        },
-        unevidenced={(cell["key_point"], cell["source"]): cell["support"] for cell in document["unevidenced"]},
+        quotes={(row, column): Quote(text, QuoteOrigin(origin)) for row, column, origin, text in document["quotes"]},
+        unevidenced={(row, column): support for row, column, support in document["unevidenced"]},
         grounding_threshold=document["grounding_threshold"],
         shuffle_seed=document["shuffle_seed"],
     )

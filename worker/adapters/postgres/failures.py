@@ -71,9 +71,9 @@ def classify(error: BaseException) -> Failure:
             return failure
     if sqlstate is not None:
         return SQLSTATES.get(sqlstate) or SQLSTATE_CLASSES.get(sqlstate[:2], Failure.BUG)
-    if isinstance(error, DBAPIError):
-        # Without an SQLSTATE it was raised on our side of a connection that broke, or by misuse.
-        return Failure.TRANSIENT if error.connection_invalidated else Failure.BUG
+    if isinstance(cause, asyncpg.InterfaceError):
+        # The driver's own word, for a connection that broke before the statement, and for misuse.
+        return Failure.TRANSIENT if "closed" in str(cause) else Failure.BUG
     return Failure.DOWN if isinstance(cause, OSError) else Failure.BUG
 
 

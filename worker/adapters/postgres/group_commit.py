@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.adapters.postgres import rows
-from worker.adapters.postgres.bulk import arrays_of, insert_unnested, unnested
+from worker.adapters.postgres.bulk import arrays_of, copy_rows, insert_unnested, unnested
 from worker.adapters.postgres.tables import answers
 from worker.core.model import AnswerKey, Attribution
 from worker.core.records import OutboundMessage
@@ -43,9 +43,6 @@ CLAIM = (
     .on_conflict_do_nothing(index_elements=KEY_COLUMNS)
     .returning(answers.c.tenant, answers.c.answer_id)
 )
-INSERT_ATTRIBUTIONS = insert_unnested(rows.ATTRIBUTION_COLUMNS)
-INSERT_SOURCES = insert_unnested(rows.SOURCE_COLUMNS)
-INSERT_MESSAGES = insert_unnested(rows.OUTBOX_COLUMNS)
 INSERT_METHODS = insert_unnested(rows.METHOD_COLUMNS).on_conflict_do_nothing()
 
 _wanted = unnested(KEY_COLUMNS)
@@ -92,12 +89,11 @@ async def write_batch(
 
 
 async def _write_winners(connection: AsyncConnection, winners: Sequence[Save], origin: Origin) -> None:
-    attributions = [save.attribution for save in winners]
-    await connection.execute(
-        INSERT_ATTRIBUTIONS, rows.attribution_arrays(attributions, origin.code_version, origin.texts)
-    )
-    await connection.execute(INSERT_SOURCES, rows.source_arrays(attributions, origin.texts))
-    await connection.execute(INSERT_MESSAGES, rows.outbox_arrays([save.message for save in winners]))
+    settled = [save.attribution for save in winners]
+    attributions = rows.attribution_rows(settled, origin.code_version, origin.texts)
+    await copy_rows(connection, rows.ATTRIBUTION_COLUMNS, attributions)
+    await copy_rows(connection, rows.SOURCE_COLUMNS, rows.source_rows(settled, origin.texts))
+    await copy_rows(connection, rows.OUTBOX_COLUMNS, rows.outbox_rows([save.message for save in winners]))
 
 
 def _met(

@@ -12,6 +12,7 @@ from worker.core.records import OutboundMessage
 from worker.settings import TextStorage
 
 Arrays = Mapping[str, Sequence[object]]
+Rows = Sequence[tuple[object, ...]]
 
 ANSWER_COLUMNS = [answers.c[name] for name in ("tenant", "answer_id", "topic", "content_hash", "revision")]
 METHOD_COLUMNS = [methods.c[name] for name in ("method_hash", "document")]
@@ -31,24 +32,21 @@ def answer_arrays(settled: Sequence[Attribution], topic: str) -> Arrays:
     )
 
 
-def attribution_arrays(settled: Sequence[Attribution], code_version: str, texts: TextStorage) -> Arrays:
-    return arrays_of(ATTRIBUTION_COLUMNS, [_attribution_row(item, code_version, texts) for item in settled])
+def attribution_rows(settled: Sequence[Attribution], code_version: str, texts: TextStorage) -> Rows:
+    return [_attribution_row(item, code_version, texts) for item in settled]
 
 
-def source_arrays(settled: Sequence[Attribution], texts: TextStorage) -> Arrays:
+def source_rows(settled: Sequence[Attribution], texts: TextStorage) -> Rows:
     titles = texts is TextStorage.FULL
-    return arrays_of(SOURCE_COLUMNS, [row for item in settled for row in _source_rows(item, titles=titles)])
+    return [row for item in settled for row in _source_rows(item, titles=titles)]
 
 
 def method_arrays(new: Sequence[Method]) -> Arrays:
     return arrays_of(METHOD_COLUMNS, [(method.method_hash, jsonb(method.document)) for method in new])
 
 
-def outbox_arrays(messages: Sequence[OutboundMessage]) -> Arrays:
-    return arrays_of(
-        OUTBOX_COLUMNS,
-        [(message.topic, message.key, message.value, encode_headers(message.headers)) for message in messages],
-    )
+def outbox_rows(messages: Sequence[OutboundMessage]) -> Rows:
+    return [(message.topic, message.key, message.value, encode_headers(message.headers)) for message in messages]
 
 
 def _attribution_row(item: Attribution, code_version: str, texts: TextStorage) -> tuple[object, ...]:

@@ -72,8 +72,9 @@ attributions = Table(
         "evidence",
         JSONB,
         nullable=False,
-        comment="Weights, key points, support matrix (units of 10^-4, rows = key points), quotes, sources and owners "
-        "in event order: with methods.document enough to recompute every number of this row bit for bit",
+        comment="Sources and owners in event order, key points and weights, support matrix (units of 10^-4, rows = key "
+        "points), quotes [key point, source, origin, text], unevidenced [key point, source, support]: with "
+        "methods.document enough to recompute every number of this row bit for bit",
     ),
     PrimaryKeyConstraint("tenant", "answer_id", "revision", "settled_at"),
     one_of("status", Status),
