@@ -1,8 +1,9 @@
 """The three topics: made where they are missing, compared where they are not, never altered."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
@@ -14,6 +15,7 @@ from worker.settings import KafkaSettings
 from worker.telemetry import log
 
 MESSAGE_BYTES = "max.message.bytes"
+LOOK_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,13 @@ async def ensure_topics(settings: KafkaSettings) -> Sequence[TopicReport]:
     with translated_errors("making topics"):
         async with _admin(settings) as admin:
             reports = await _compared(admin, specs)
-            missing = [spec for spec, report in zip(specs, reports, strict=True) if report is None]
-            if missing:
-                await _create(admin, missing)
-    return [report or TopicReport(spec.name, True, (), False) for spec, report in zip(specs, reports, strict=True)]
+            made = await _create(admin, [spec for spec, report in zip(specs, reports, strict=True) if report is None])
+            async with asyncio.timeout(settings.request_timeout_ms / 1000):
+                while None in reports:
+                    # A broker shows a new topic only some moments after it was made.
+                    await asyncio.sleep(LOOK_AGAIN_S)
+                    reports = await _compared(admin, specs)
+    return [replace(report, created=report.topic in made) for report in reports if report is not None]
 
 
 async def check_topics(settings: KafkaSettings) -> Sequence[TopicReport]:
@@ -151,7 +156,10 @@ def _report(
     return TopicReport(spec.name, False, differences, too_small)
 
 
-async def _create(admin: AIOKafkaAdminClient, specs: Iterable[TopicSpec]) -> None:
+async def _create(admin: AIOKafkaAdminClient, specs: Sequence[TopicSpec]) -> frozenset[str]:
+    """The topics that were made; others may have been made by another worker in between."""
+    if not specs:
+        return frozenset()
     response = await admin.create_topics(
         [
             NewTopic(
@@ -163,8 +171,8 @@ async def _create(admin: AIOKafkaAdminClient, specs: Iterable[TopicSpec]) -> Non
             for spec in specs
         ]
     )
-    for topic, code, *message in response.topic_errors:
-        error = for_code(code)
-        # Another worker may have made it in between.
+    results = {topic: (for_code(code), message) for topic, code, *message in response.topic_errors}
+    for topic, (error, message) in results.items():
         if error not in (NoError, TopicAlreadyExistsError):
             raise FatalError(f"topic {topic} cannot be made: {error.__name__}: {' '.join(filter(None, message))}")
+    return frozenset(topic for topic, (error, _) in results.items() if error is NoError)
