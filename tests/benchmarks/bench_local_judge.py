@@ -7,7 +7,7 @@ from random import Random
 
 from tests.benchmarks.figure import Figure
 from worker.core.local.judging import judging
-from worker.core.local.support import returned
+from worker.core.local.steps import returned
 from worker.core.model import Answer, AnswerId, AnswerKey, Source, SourceId, TenantId
 
 ROUNDS = 5

@@ -9,7 +9,7 @@ import pytest
 
 from worker.adapters.local_judge import LocalJudge
 from worker.core.local.judging import judging, profile_of
-from worker.core.local.support import returned
+from worker.core.local.steps import returned
 from worker.core.model import Answer, AnswerId, AnswerKey, Source, SourceId, TenantId, Usage
 from worker.ports import Judge
 

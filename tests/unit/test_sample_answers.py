@@ -12,7 +12,7 @@ import worker.demo
 from worker.codec.answers import decode_answer
 from worker.core.attribution import attribute, ungrounded_key_points
 from worker.core.local.judging import GROUNDING_THRESHOLD, judging, profile_of
-from worker.core.local.support import returned
+from worker.core.local.steps import returned
 from worker.core.method import build_method
 from worker.core.model import UNIT_SCALE, Attribution, Status
 from worker.core.policy import MAX, Grouping

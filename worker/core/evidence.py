@@ -8,20 +8,24 @@ import re
 import unicodedata
 
 from worker.core.local.support import SourceIndex, best_window
-from worker.core.local.terms import content_terms
+from worker.core.local.terms import MARKS, content_terms
 from worker.core.model import Quote, QuoteOrigin, Source
 
 _QUOTATION_MARK = re.compile("[\"'`´‘’‚‛“”„‟‹›«»「」『』〝〞〟′″ʼ]")
 _DASH = re.compile("[‐‑‒–—―−⸺⸻﹘﹣-]")
 # Soft hyphens, zero-width characters, directional marks and the byte order mark are not seen, and get lost in copying.
 _INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+# Sorting a run of marks takes quadratic time; Unicode's stream-safe text has no longer run (UAX #15).
+MARKS_RUN_MAX = 30
+_PILED_MARKS = re.compile(f"([{MARKS}]{{{MARKS_RUN_MAX}}})[{MARKS}]+")
 _SPACE = re.compile(r"\s+")
 _ELLIPSIS = re.compile(r"[\[(]?\s*(?:\.{3,}|(?:\.\s){2,}\.|⋯+)\s*[\])]?")
 
 
 def folded(text: str) -> str:
     """Unicode NFKC, case, white space, quotation marks and dashes made one; invisible characters left out."""
-    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).casefold())
+    readable = _PILED_MARKS.sub(r"\1", _INVISIBLE.sub("", text))
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", readable).casefold())
     return _SPACE.sub(" ", _DASH.sub("-", _QUOTATION_MARK.sub("'", plain))).strip()
 
 

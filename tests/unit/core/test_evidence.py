@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.core.evidence import folded, folded_source, holds_quote, located_quote
+from worker.core.evidence import MARKS_RUN_MAX, folded, folded_source, holds_quote, located_quote
 from worker.core.local.support import index_of
 from worker.core.model import Quote, QuoteOrigin, Source, SourceId
 
@@ -70,6 +70,11 @@ def test_every_passage_of_a_text_that_has_a_letter_is_found_in_it(passage: str, 
 @given(st.text(st.characters()))
 def test_folding_does_not_depend_on_normal_form_case_or_space(text: str) -> None:
     assert folded(text) == folded(f" {unicodedata.normalize('NFKC', text)}\n") == folded(folded(text))
+
+
+def test_piled_up_marks_are_cut_before_sorting_them_takes_for_ever() -> None:
+    # Quadratic without the cut: minutes for this text.
+    assert len(folded("a" + "\u0301\u0316" * 250_000)) <= 1 + MARKS_RUN_MAX
 
 
 def test_where_the_quote_is_missing_the_best_window_stands_if_it_holds_half_of_the_content_terms() -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from worker.core.credit import compute_credit
 from worker.core.local.judging import GROUNDING_THRESHOLD, judging, profile_of
-from worker.core.local.support import returned
+from worker.core.local.segments import SENTENCE_CHARS_MAX
+from worker.core.local.steps import returned
 from worker.core.model import SUPPORT_SCALE, Answer, AnswerId, AnswerKey, Judgement, Source, SourceId, TenantId
 
 SOURCE = "Steve Hillage recorded the album Green in the spring of 1977 with Nick Mason as producer."
@@ -64,6 +65,14 @@ def test_a_support_does_not_depend_on_the_other_sources(text: str, source: str, 
 def test_the_profile_names_the_maximum_because_it_changes_numbers() -> None:
     assert profile_of(64) != profile_of(63)
     assert profile_of(64).name == "local"
+
+
+@pytest.mark.parametrize(
+    "text", ["- " * 50_000, "a, " * 33_000, ". . " * 25_000, "👍" * 50_000, "東京" * 50_000, "\n" * 90_000 + "x"]
+)
+def test_hostile_text_is_read_in_steps_like_any_other(text: str) -> None:
+    steps = sum(1 for _ in judging(answer_of(text, text), 64))
+    assert steps >= 2 * len(text.strip()) // SENTENCE_CHARS_MAX
 
 
 # What it cannot do: kept as tests, so that nobody is told otherwise.

@@ -5,9 +5,13 @@
     key_points  an answer's clauses, joined until each makes a claim
     support     recall of a key point's content terms in a source, and the window that shows it
     judging     the whole matrix, in small steps
+    steps       what such steps are
 
 It is for first runs, tests, benchmarks and as a cheap baseline, never for paying anyone. It counts words; it does
-not read. A negated sentence supports what it denies, a changed name or number costs only its own word, a paraphrase
-or another language is not recognised, what is true is not asked, and a source that only repeats the question earns
-credit for the question's words.
+not read. Measured on 30 multi-hop questions, on key points that a source states in full:
+
+- a negated key point keeps its support (.98 stays .98), and a source that denies it supports it;
+- a wrong name or number costs only its own word (.97 → .84), all of them wrong .97 → .42;
+- a source that only repeats the question earns 9 to 13 % of the shares;
+- a paraphrase or another language is not recognised, and what is true is not asked.
 """

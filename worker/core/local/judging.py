@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Generator
 
-from worker.core.local.key_points import claim_spans, joined_evenly
+from worker.core.local.key_points import claiming, joined_evenly
 from worker.core.local.support import SourceIndex, best_window, indexing, support_of
 from worker.core.local.terms import content_terms
 from worker.core.model import Answer, Judgement, JudgeProfile, Quote
@@ -31,10 +31,7 @@ def judging(answer: Answer, key_points_max: int) -> Generator[None, None, Judgem
     A support depends on its key point and its source alone, never on the other sources. Every positive one has as
     its quote the best window of the source, word for word.
     """
-    claims = []
-    for claim in claim_spans(answer.text):
-        claims.append(claim)
-        yield
+    claims = yield from claiming(answer.text)
     key_points = joined_evenly(answer.text, claims, key_points_max)
     content = []
     for key_point in key_points:

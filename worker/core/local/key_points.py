@@ -1,10 +1,11 @@
 """An answer's key points: its clauses, joined until each makes a claim of its own."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 
 from worker.core.local.segments import Span, clause_spans, sentence_spans
+from worker.core.local.steps import returned
 from worker.core.local.terms import content_terms
 from worker.core.model import KeyPoint
 
@@ -18,8 +19,8 @@ _LOOSE_ENDS = " ,;:،؛，、；：–—-"
 
 
 def key_points_of(text: str, key_points_max: int) -> tuple[KeyPoint, ...]:
-    """The key points of a whole answer at once: `claim_spans`, then `joined_evenly`."""
-    return joined_evenly(text, list(claim_spans(text)), key_points_max)
+    """The key points of a whole answer at once: `claiming`, then `joined_evenly`."""
+    return joined_evenly(text, returned(claiming(text)), key_points_max)
 
 
 def joined_evenly(text: str, claims: Sequence[Span], key_points_max: int) -> tuple[KeyPoint, ...]:
@@ -34,21 +35,23 @@ def joined_evenly(text: str, claims: Sequence[Span], key_points_max: int) -> tup
     return tuple(KeyPoint(_cleaned(text[start:end]) or text[start:end]) for start, end in spans)
 
 
-def claim_spans(text: str) -> Iterator[Span]:
-    """Spans that each carry content, none if no word does; a sentence without any ("Yes.") joins the next claim."""
+def claiming(text: str) -> Generator[None, None, list[Span]]:
+    """Yields after each sentence; returns the spans that carry content, none if no word does.
+
+    A sentence without any ("Yes.") belongs to the claim that follows it, at the end to the one before.
+    """
+    claims: list[Span] = []
     pending: int | None = None
-    last: Span | None = None
     for sentence in sentence_spans(text):
         for (start, end), terms in _claims_of_sentence(text, sentence):
-            first = start if pending is None else pending
-            if not terms:
-                pending = first
-                continue
-            if last is not None:
-                yield last
-            last, pending = (first, end), None
-    if last is not None:
-        yield (last[0], last[1] if pending is None else len(text.rstrip()))
+            pending = start if pending is None else pending
+            if terms:
+                claims.append((pending, end))
+                pending = None
+        yield
+    if claims and pending is not None:
+        claims[-1] = (claims[-1][0], len(text.rstrip()))
+    return claims
 
 
 def _claims_of_sentence(text: str, sentence: Span) -> Iterator[tuple[Span, int]]:

@@ -2,13 +2,11 @@
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
 
 from worker.core.local.segments import SENTENCE_CHARS_MAX, Span, sentence_spans
+from worker.core.local.steps import returned
 from worker.core.local.terms import terms_of
 from worker.core.model import SUPPORT_SCALE, Source
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +45,6 @@ def indexing(source: Source) -> Generator[None, None, SourceIndex]:
 def index_of(source: Source) -> SourceIndex:
     """The index of a source at once."""
     return returned(indexing(source))
-
-
-def returned(steps: Generator[None, None, T]) -> T:
-    """What a generator of steps returns, when nothing needs to run between them."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            return cast("T", stop.value)
 
 
 def support_of(terms: frozenset[str], index: SourceIndex) -> int:

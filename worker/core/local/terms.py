@@ -27,7 +27,8 @@ def _marks() -> str:
     return "\u00ad\u200c\u200d" + "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 
 
-_IN_WORD = rf"[\w{_marks()}]"
+MARKS = _marks()
+_IN_WORD = rf"[\w{MARKS}]"
 _WORD = re.compile(rf"\w{_IN_WORD}*(?:['’ʼ&.,٫٬]\w{_IN_WORD}*)*")
 _ACRONYM = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")
 _NUMBER = re.compile(r"\d+(?:[.,٫٬]\d+)*")
