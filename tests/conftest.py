@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Generator, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.support.brokers import apache_kafka_or_reason
 from tests.support.databases import Databases
@@ -20,6 +21,10 @@ from worker.embedded.postgres import PostgresServer
 from worker.embedded.postgres_binaries import embedded_binaries, system_binaries
 from worker.embedded.tansu import EmbeddedBroker
 from worker.settings import PREFIX
+
+# A property holds or it does not; how long an example takes says something about the machine, not about the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 APACHE_FIXTURES = {"apache_kafka", "kafka_broker"}
 APACHE_MISSING = "Apache Kafka cannot be had"
