@@ -1,20 +1,18 @@
-"""Which records run, how many (and how many bytes) at once, what may be committed, what a rebalance does."""
+"""Which records run, how many (and how many bytes) at once, and what a rebalance or a stop does."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
+from worker.consume.commits import Commits
+from worker.consume.reader import Reader
 from worker.core.intake import FetchedRecord, Intake
 from worker.core.offsets import OffsetTracker, PartitionState
 from worker.core.records import Record, TopicPartition
-from worker.errors import UnavailableError
 from worker.ports import RecordStream
 from worker.settings import IntakeSettings, KafkaSettings
 from worker.telemetry import log
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +57,16 @@ class Consume:
         self._monotonic = monotonic
         self._intake = Intake(records_max=intake.records_max, bytes_max=intake.bytes_max)
         self._offsets = OffsetTracker()
+        self._reader = Reader(stream, kafka, monotonic)
+        self._commits = Commits(stream, self._offsets, interval_ms=kafka.commit_interval_ms)
         self._tasks = asyncio.TaskGroup()
         self._settling: set[asyncio.Task[None]] = set()
         self._leaving: frozenset[TopicPartition] = frozenset()
-        self._commit_turn = asyncio.Lock()
         self._record_ended = asyncio.Event()
         self._ending = asyncio.Event()
         self._failure: Exception | None = None
-        self._paused = False
-        self._last_poll_s = monotonic()
         self._records_fetched = 0
         self._records_settled = 0
-        self._commits_failed = 0
-        self._commits_failed_in_a_row = 0
 
     async def run(self, stop: asyncio.Event, *, until_drained: bool = False) -> None:
         """Consume until `stop` is set, or until nothing is left to read; then drain, commit and leave the group.
@@ -86,9 +81,9 @@ class Consume:
                 # Only cancellation comes out of these tasks: whatever else they raise is kept and ends the run.
                 intake = [
                     self._tasks.create_task(self._end_when(stop)),
-                    self._tasks.create_task(self._guarded(lambda: self._poll(until_drained=until_drained))),
+                    self._tasks.create_task(self._guarded(lambda: self._take_in(until_drained=until_drained))),
                 ]
-                committing = self._tasks.create_task(self._guarded(self._commit_regularly))
+                committing = self._tasks.create_task(self._guarded(self._commits.commit_regularly))
                 try:
                     await self._ending.wait()
                 finally:
@@ -97,7 +92,7 @@ class Consume:
                     task.cancel()
                 await self._drain()
                 committing.cancel()
-                await self._guarded(self._commit)
+                await self._guarded(self._commits.commit)
         finally:
             await self._stream.stop()
         if self._failure is not None:
@@ -117,9 +112,9 @@ class Consume:
             bytes_held=self._intake.bytes_held,
             records_fetched=self._records_fetched,
             records_settled=self._records_settled,
-            commits_failed=self._commits_failed,
-            paused=self._paused,
-            last_poll_age_s=now_s - self._last_poll_s,
+            commits_failed=self._commits.failed,
+            paused=self._reader.paused,
+            last_poll_age_s=self._reader.last_poll_age_s,
             oldest_unfinished_age_s=0.0 if oldest_s is None else now_s - oldest_s,
             partitions=self._offsets.states(),
         )
@@ -129,9 +124,7 @@ class Consume:
     async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
         self._offsets.assign(partitions)
         self._leaving -= frozenset(partitions)
-        if self._paused:
-            # A rebalance forgets which partitions were paused.
-            self._stream.pause(partitions)
+        self._reader.on_assigned(partitions)
         log.info("partitions.assigned", partitions=_named(partitions))
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -145,69 +138,28 @@ class Consume:
         drained = await self._await_records(
             lambda: not self._intake.is_running_on(assignments), self._kafka.rebalance_drain_ms / 1000
         )
-        await self._commit()
+        await self._commits.commit()
         self._offsets.revoke(partitions)
         if assignments:
             log.info("partitions.revoked", partitions=_named(partitions), drained=drained, records_dropped=dropped)
 
-    # Polling
+    # Intake
 
-    async def _poll(self, *, until_drained: bool) -> None:
-        await self._through_outages(lambda: self._stream.start(self))
+    async def _take_in(self, *, until_drained: bool) -> None:
+        await self._reader.start(self)
         while True:
-            if not await self._may_fetch():
-                continue
-            records = await self._fetch(self._intake.records_wanted, self._kafka.poll_timeout_ms)
-            self._accept(records)
-            if until_drained and not records and await self._everything_committed():
-                self._ending.set()
-                return
+            if await self._await_records(self._has_room, self._kafka.poll_timeout_ms / 1000):
+                self._start_waiting()
+                records = await self._reader.read(self._intake.records_wanted)
+                self._accept(records)
+                if until_drained and not records and await self._everything_committed():
+                    self._ending.set()
+                    return
+            elif self._reader.must_poll or not self._intake_open():
+                self._accept(await self._reader.poll_paused())
 
-    async def _may_fetch(self) -> bool:
-        """Whether there is room now; if not, waits for some, at most one poll timeout, and keeps the member alive.
-
-        Not polling holds the stream back by itself, and costs nothing. Pausing throws away what the client has
-        fetched ahead, so partitions are paused only when intake is closed or the group would miss us.
-        """
-        if self._intake_open() and self._intake.records_wanted:
-            self._resume()
-            self._start_waiting()
-            return True
-        await self._await_records(
-            lambda: self._intake_open() and self._intake.records_wanted > 0, self._kafka.poll_timeout_ms / 1000
-        )
-        idle_ms = (self._monotonic() - self._last_poll_s) * 1000
-        if not self._intake_open() or idle_ms > self._kafka.max_poll_interval_ms / 3:
-            self._pause()
-            self._accept(await self._fetch(1, 0))
-        return False
-
-    def _pause(self) -> None:
-        if not self._paused:
-            self._paused = True
-            self._stream.pause(self._stream.assignment())
-
-    def _resume(self) -> None:
-        if self._paused:
-            self._paused = False
-            self._stream.resume(self._stream.assignment())
-
-    async def _fetch(self, records_max: int, timeout_ms: int) -> Sequence[Record]:
-        records = await self._through_outages(
-            lambda: self._stream.fetch(records_max=records_max, timeout_ms=timeout_ms)
-        )
-        self._last_poll_s = self._monotonic()
-        return records
-
-    async def _through_outages(self, call: Callable[[], Awaitable[T]]) -> T:
-        tries = 0
-        while True:
-            try:
-                return await call()
-            except UnavailableError as error:
-                tries += 1
-                log.warning("stream.unavailable", problem=str(error), tries=tries)
-                await asyncio.sleep(error.retry_after_s or self._kafka.outage_backoff_ms / 1000)
+    def _has_room(self) -> bool:
+        return self._intake_open() and self._intake.records_wanted > 0
 
     def _accept(self, records: Sequence[Record]) -> None:
         now_s = self._monotonic()
@@ -223,9 +175,9 @@ class Consume:
         self._start_waiting()
 
     async def _everything_committed(self) -> bool:
-        if self._intake.records_held or any(lag != 0 for lag in self._stream.lag().values()):
+        if self._intake.records_held or not self._reader.nothing_left():
             return False
-        await self._commit()
+        await self._commits.commit()
         return not self._offsets.committable()
 
     # Records
@@ -273,29 +225,6 @@ class Consume:
             task.cancel()
         if self._settling:
             await asyncio.wait(self._settling)
-
-    # Commits
-
-    async def _commit_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(self._kafka.commit_interval_ms / 1000)
-            await self._commit()
-
-    async def _commit(self) -> None:
-        # One at a time: an older commit that is still on its way must not land on a newer one, or after a revoke.
-        async with self._commit_turn:
-            due = self._offsets.committable()
-            if not due:
-                return
-            try:
-                await self._stream.commit({topic_partition: offset for topic_partition, _, offset in due})
-            except UnavailableError as error:
-                self._commits_failed += 1
-                self._commits_failed_in_a_row += 1
-                log.warning("offsets.commit_failed", problem=str(error), in_a_row=self._commits_failed_in_a_row)
-            else:
-                self._offsets.mark_committed(due)
-                self._commits_failed_in_a_row = 0
 
     # Ending
 
