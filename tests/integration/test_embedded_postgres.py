@@ -87,7 +87,7 @@ async def test_another_password_is_refused(running: PostgresServer) -> None:
 
 
 def test_it_listens_on_the_loopback_interface_only(running: PostgresServer) -> None:
-    connections = [connection for process in processes_of(running) for connection in process.net_connections("all")]
+    connections = psutil.Process(running.pid).net_connections("all")
     listening = {connection.laddr for connection in connections if connection.status == psutil.CONN_LISTEN}
     assert {address.ip for address in listening} == {HOST}
 
