@@ -29,3 +29,33 @@ def apportion(total_units: int, numerators: Sequence[int]) -> tuple[int, ...]:
         for position in sorted(range(len(parts)), key=remainders.__getitem__, reverse=True)[:missing]:
             parts[position] += 1
     return tuple(parts)
+
+
+def apportion_bounded(
+    total_units: int, lower_bounds: Sequence[int], *, slack: int, whole: int
+) -> tuple[int, ...] | None:
+    """What `apportion` gives for numerators of which only bounds are known, or None where these cannot tell.
+
+    Each numerator n_i is within lower_bounds[i] ≤ n_i < lower_bounds[i] + `slack`, and they sum to `whole` exactly.
+    A part is certain when both bounds have the same quotient; who is rounded up is certain when the remainders on
+    both sides of the cut are further apart than the bounds.
+    """
+    if whole <= 0:
+        return None
+    blur = total_units * slack
+    parts = []
+    remainders = []
+    for lower_bound in lower_bounds:
+        quotient, remainder = divmod(total_units * lower_bound, whole)
+        if remainder + blur > whole:
+            return None
+        parts.append(quotient)
+        remainders.append(remainder)
+    missing = total_units - sum(parts)
+    if missing:
+        order = sorted(range(len(parts)), key=remainders.__getitem__, reverse=True)
+        if missing >= len(parts) or remainders[order[missing - 1]] - remainders[order[missing]] < blur:
+            return None
+        for position in order[:missing]:
+            parts[position] += 1
+    return tuple(parts)

@@ -14,14 +14,18 @@ from math import gcd, lcm
 from operator import itemgetter
 from typing import NamedTuple
 
-from worker.core.apportion import apportion
+from worker.core.apportion import apportion, apportion_bounded
 from worker.core.model import SUPPORT_SCALE, UNIT_SCALE
 from worker.core.policy import MAX, Grouping, Policy, PolicyName
-from worker.core.supports import ordered_rows, reduced_weights, source_count_of
+from worker.core.supports import Matrix, checked_matrix
 
 Row = Sequence[int]
 
 _LAYER_TABLES_MAX = 64
+_ROUNDED_SCALE = 2**96
+
+NARROW_SOURCES_MAX = 512
+"""Up to here exact integers are narrow enough to be fast; beyond, rounded ones are tried first."""
 
 
 class ExactCredit(NamedTuple):
@@ -69,14 +73,16 @@ def compute_credit(
     Raises:
         ValueError: a cell that is no int within 0..10,000, a ragged matrix, a bad weight, or owners of another length.
     """
-    numerators, denominator = exact_credit(supports, weights, owners=owners, policy=policy, grouping=grouping)
+    matrix = checked_matrix(supports, weights, owners)
+    if matrix.source_count > NARROW_SOURCES_MAX and policy == MAX and grouping is Grouping.SOURCE:
+        credit = _credit_from_rounded_layers(matrix)
+        if credit is not None:
+            return credit
+    numerators, denominator = _exact_credit(matrix, owners if grouping is Grouping.OWNER else None, policy)
     utility_units = sum(numerators) * UNIT_SCALE // denominator
-    return Credit(
-        utility_units=utility_units,
-        residual_units=UNIT_SCALE - utility_units,
-        credit_units=apportion(utility_units, numerators),
-        share_units=apportion(UNIT_SCALE, numerators),
-    )
+    share_units = apportion(UNIT_SCALE, numerators)
+    credit_units = share_units if utility_units == UNIT_SCALE else apportion(utility_units, numerators)
+    return Credit(utility_units, UNIT_SCALE - utility_units, credit_units, share_units)
 
 
 def exact_credit(
@@ -88,52 +94,72 @@ def exact_credit(
     grouping: Grouping = Grouping.SOURCE,
 ) -> ExactCredit:
     """The exact φ behind `compute_credit`, from the same arguments, with the same errors."""
-    source_count = source_count_of(supports, owners)
-    factors = reduced_weights(weights, len(supports))
-    ordered = ordered_rows(supports, source_count)
-    whole = sum(factors) * SUPPORT_SCALE or 1
-    if source_count <= 1 or not supports:
-        # A lone source earns its own support, under every policy and grouping.
-        alone = sum(factor * row[0] for factor, row in zip(factors, ordered, strict=True)) if source_count else 0
-        return ExactCredit((alone,) * source_count, whole)
-    if grouping is Grouping.OWNER and owners is not None:
-        scale, parts = _parts_by_owner(supports, ordered, owners, policy)
+    matrix = checked_matrix(supports, weights, owners)
+    return _exact_credit(matrix, owners if grouping is Grouping.OWNER else None, policy)
+
+
+def _exact_credit(matrix: Matrix, owners: Sequence[Hashable | None] | None, policy: Policy) -> ExactCredit:
+    factors = matrix.weights
+    whole = sum(factors) * SUPPORT_SCALE
+    if not (matrix.rows and matrix.source_count):
+        return ExactCredit((0,) * matrix.source_count, 1)
+    if owners is None:
+        scale, layer_worths = _layer_table(policy, matrix.source_count)
+        parts = _parts_by_source(matrix, layer_worths)
     else:
-        scale, parts = _parts_by_source(supports, ordered, policy)
+        scale, parts = _parts_by_owner(matrix, owners, policy)
     if policy.name is not PolicyName.MAX:
         # Beyond max a key point's parts sum to more than its coverage: its game is scaled to it.
         games = [sum(row) // scale for row in parts]
-        factors, divisor = _coverage_factors(factors, [levels[-1] for levels in ordered], games)
+        factors, divisor = _coverage_factors(factors, [levels[-1] for levels in matrix.ordered], games)
         scale *= divisor
-    if max(factors) > 1:
-        parts = [[factor * part for part in row] for row, factor in zip(parts, factors, strict=True)]
-    return ExactCredit(tuple(map(sum, zip(*parts, strict=True))), whole * scale)
+    return ExactCredit(_sums(parts, factors), whole * scale)
 
 
-def _parts_by_source(supports: Sequence[Row], ordered: Sequence[Row], policy: Policy) -> tuple[int, list[Row]]:
-    """What each source earns of each key point's unscaled game, in units of 10⁻⁴ / scale."""
-    scale, layer_worths = _layer_table(policy, len(supports[0]))
-    heights = _heights(ordered, repeat(layer_worths))
-    return scale, [itemgetter(*row)(height_at) for row, height_at in zip(supports, heights, strict=True)]
+def _credit_from_rounded_layers(matrix: Matrix) -> Credit | None:
+    """The units under `max` by source, or None where only the exact fractions can tell.
+
+    lcm(1..m) has about 1.44 m bits, which makes the exact integers of thousands of sources slow. Here each part of a
+    layer 10⁻⁴ thick is rounded down to a multiple of 2⁻⁹⁶. A key point's layers are at most 10⁴ thick together, so
+    that a source's sum is less than Σ w_j · 10⁴ below the exact one; the exact total is known: Σ w_j · coverage_j.
+    """
+    layer_worths = [_ROUNDED_SCALE // reaching for reaching in range(matrix.source_count, 0, -1)]
+    lower_bounds = _sums(_parts_by_source(matrix, layer_worths), matrix.weights)
+    covered = sum(weight * levels[-1] for weight, levels in zip(matrix.weights, matrix.ordered, strict=True))
+    slack = sum(matrix.weights) * SUPPORT_SCALE
+    utility_units = covered * UNIT_SCALE // slack
+    credit_units, share_units = (
+        apportion_bounded(units, lower_bounds, slack=slack, whole=covered * _ROUNDED_SCALE)
+        for units in (utility_units, UNIT_SCALE)
+    )
+    if credit_units is None or share_units is None:
+        return None
+    return Credit(utility_units, UNIT_SCALE - utility_units, credit_units, share_units)
 
 
-def _parts_by_owner(
-    supports: Sequence[Row], ordered: Sequence[Row], owners: Sequence[Hashable | None], policy: Policy
-) -> tuple[int, list[Row]]:
-    """As `_parts_by_source`, each layer shared among the owners that reach it, then within each owner."""
+def _parts_by_source(matrix: Matrix, layer_worths: Row) -> list[Row]:
+    """What each source earns of each key point's unscaled game, in units of 10⁻⁴ / the scale of `layer_worths`."""
+    if matrix.source_count == 1:
+        return [[row[0] * layer_worths[0]] for row in matrix.rows]  # of one key, itemgetter makes no tuple
+    heights = _heights(matrix.ordered, repeat(layer_worths))
+    return [itemgetter(*row)(height_at) for row, height_at in zip(matrix.rows, heights, strict=True)]
+
+
+def _parts_by_owner(matrix: Matrix, owners: Sequence[Hashable | None], policy: Policy) -> tuple[int, list[Row]]:
+    """A scale, and as `_parts_by_source`: each layer is shared among the owners reaching it, then within each owner."""
     unions = _unions(owners)
     owner_scale, owner_worths = _layer_table(policy, len(unions))
     document_scale = lcm(*range(1, max(map(len, unions)) + 1))
     # An owner reaches a layer as soon as its best document does.
-    bests = [sorted(max(row[source] for source in union) for union in unions) for row in supports]
+    bests = [sorted(max(row[source] for source in union) for union in unions) for row in matrix.rows]
     layer_worths = (
         [owner_worths[bisect_left(row_bests, level)] for level in levels]
-        for row_bests, levels in zip(bests, ordered, strict=True)
+        for row_bests, levels in zip(bests, matrix.ordered, strict=True)
     )
-    heights = _heights(ordered, layer_worths)
+    heights = _heights(matrix.ordered, layer_worths)
     return owner_scale * document_scale, [
-        _shared_within(unions, itemgetter(*row)(height_at), document_scale)
-        for row, height_at in zip(supports, heights, strict=True)
+        _shared_within(unions, [height_at[support] for support in row], document_scale)
+        for row, height_at in zip(matrix.rows, heights, strict=True)
     ]
 
 
@@ -184,6 +210,13 @@ def _coverage_factors(weights: Row, coverages: Row, games: Row) -> tuple[list[in
         weight * coverage * common // game if game else 0
         for weight, coverage, game in zip(weights, coverages, games, strict=True)
     ], common
+
+
+def _sums(parts: Sequence[Row], factors: Row) -> tuple[int, ...]:
+    """Each source's sum over key points, every row times its factor."""
+    if max(factors) > 1:
+        parts = [[factor * part for part in row] for row, factor in zip(parts, factors, strict=True)]
+    return tuple(map(sum, zip(*parts, strict=True)))
 
 
 def _unions(owners: Sequence[Hashable | None]) -> list[list[int]]:

@@ -6,6 +6,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import chain
 from math import gcd
 from operator import countOf, itemgetter
+from typing import NamedTuple
 
 from worker.core.model import SUPPORT_SCALE
 
@@ -30,12 +31,39 @@ def support_units(support: str | float | Decimal) -> int:
     return int(_CONTEXT.multiply(rounded, SUPPORT_SCALE))
 
 
-def source_count_of(supports: Sequence[Sequence[int]], owners: Sequence[Hashable | None] | None) -> int:
-    """How many sources a matrix speaks of; without rows, only `owners` can tell.
+class Matrix(NamedTuple):
+    """A support matrix known to be sound.
+
+    `rows` is the matrix as given, a row per key point; `ordered` has each row ascending; `weights` are the key points'
+    weights over their greatest common divisor: only proportions matter, and small integers are fast.
+    """
+
+    rows: Sequence[Sequence[int]]
+    ordered: Sequence[Sequence[int]]
+    weights: Sequence[int]
+    source_count: int
+
+
+def checked_matrix(
+    supports: Sequence[Sequence[int]], weights: Sequence[int] | None, owners: Sequence[Hashable | None] | None
+) -> Matrix:
+    """The matrix, once all of it is as it must be.
 
     Raises:
-        ValueError: the rows differ in length from each other, or from `owners`.
+        ValueError: naming the first row, cell, weight or owner list that is not, and what it must be.
     """
+    source_count = _source_count(supports, owners)
+    # Counted in C, and looked at by its ends, so that the checks cost less than the sorting.
+    if countOf(map(type, chain.from_iterable(supports)), int) != source_count * len(supports):
+        raise ValueError(_bad_cell_of(supports))
+    ordered = [sorted(row) for row in supports]
+    if source_count and supports and (min(ordered)[0] < 0 or max(map(_LAST, ordered)) > SUPPORT_SCALE):
+        raise ValueError(_bad_cell_of(supports))
+    return Matrix(supports, ordered, _reduced_weights(weights, len(supports)), source_count)
+
+
+def _source_count(supports: Sequence[Sequence[int]], owners: Sequence[Hashable | None] | None) -> int:
+    """By the rows; without one, only `owners` can tell."""
     if not supports:
         return 0 if owners is None else len(owners)
     try:
@@ -50,27 +78,7 @@ def source_count_of(supports: Sequence[Sequence[int]], owners: Sequence[Hashable
     return count
 
 
-def ordered_rows(supports: Sequence[Sequence[int]], source_count: int) -> list[list[int]]:
-    """Each row, of `source_count` cells, sorted ascending, once every cell is known to be an int within 0..10,000.
-
-    Raises:
-        ValueError: naming the first cell that is none.
-    """
-    cell_count = source_count * len(supports)
-    # Counted in C, and looked at by its ends, so that the checks cost less than the sorting.
-    if countOf(map(type, chain.from_iterable(supports)), int) == cell_count:
-        rows = [sorted(row) for row in supports]
-        if not cell_count or (min(rows)[0] >= 0 and max(map(_LAST, rows)) <= SUPPORT_SCALE):
-            return rows
-    raise ValueError(_bad_cell_of(supports))
-
-
-def reduced_weights(weights: Sequence[int] | None, key_point_count: int) -> Sequence[int]:
-    """The weights over their greatest common divisor: only their proportions matter, and small integers are fast.
-
-    Raises:
-        ValueError: another number of weights than key points, or one that is no positive int.
-    """
+def _reduced_weights(weights: Sequence[int] | None, key_point_count: int) -> Sequence[int]:
     if weights is None:
         return [1] * key_point_count
     if len(weights) != key_point_count:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.brute_force import largest_remainder
-from worker.core.apportion import apportion
+from worker.core.apportion import apportion, apportion_bounded
 
 totals = st.integers(0, 10**13)
 numerators = st.lists(st.one_of(st.integers(0, 4), st.integers(0, 10**40)), max_size=12)
@@ -52,3 +52,24 @@ def test_what_is_left_goes_to_the_largest_remainder_then_to_the_earlier_position
 def test_less_than_nothing_cannot_be_apportioned(total: int, parts: list[int]) -> None:
     with pytest.raises(ValueError, match="at least 0"):
         apportion(total, parts)
+
+
+@given(totals, st.lists(st.integers(0, 10**9), min_size=1, max_size=12), st.integers(1, 10**6), st.data())
+def test_bounds_give_the_exact_split_or_say_that_they_cannot_tell(
+    total: int, parts: list[int], slack: int, data: st.DataObject
+) -> None:
+    lower_bounds = [max(0, part - data.draw(st.integers(0, slack - 1))) for part in parts]
+    split = apportion_bounded(total, lower_bounds, slack=slack, whole=sum(parts))
+    assert split in (None, apportion(total, parts))
+
+
+def test_close_bounds_decide_and_wide_ones_do_not() -> None:
+    exact = [31_000, 52_001, 17_000]
+    assert apportion_bounded(10, [31_000, 52_000, 16_999], slack=2, whole=100_001) == apportion(10, exact)
+    assert apportion_bounded(10, [31_000, 52_000, 16_999], slack=20_000, whole=100_001) is None
+
+
+def test_bounds_cannot_tell_who_of_equals_is_rounded_up() -> None:
+    assert apportion_bounded(1, [500, 500], slack=1, whole=1_000) is None
+    assert apportion_bounded(2, [500, 500], slack=1, whole=1_000) == (1, 1)
+    assert apportion_bounded(5, [0, 0], slack=1, whole=0) is None

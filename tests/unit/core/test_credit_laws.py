@@ -5,13 +5,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import factorial, prod
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core import brute_force
-from worker.core.credit import Credit, compute_credit, exact_credit
+from worker.core.apportion import apportion
+from worker.core.credit import (
+    NARROW_SOURCES_MAX,
+    Credit,
+    _credit_from_rounded_layers,
+    compute_credit,
+    exact_credit,
+)
 from worker.core.model import SUPPORT_SCALE, UNIT_SCALE
 from worker.core.policy import Grouping, Policy, PolicyName
+from worker.core.supports import checked_matrix
 
 SOURCES_MAX = 8
 RUBRIC = (0, 3_000, 7_000, 10_000)
@@ -256,3 +265,31 @@ def test_the_brute_force_is_the_mean_over_all_orders_of_unions_and_of_their_memb
             before = frozenset(order[:place])
             totals[source] += worth(before | {source}) - worth(before)
     assert brute_force.credit(case) == [total / len(orders) for total in totals]
+
+
+@given(games(policy=st.just(Policy.max()), sources_max=40))
+def test_rounded_layers_give_the_exact_units_or_say_that_they_cannot_tell(game: Game) -> None:
+    matrix = checked_matrix(game.supports, game.weights, None)
+    rounded = _credit_from_rounded_layers(matrix)
+    assert rounded in (None, compute_credit(game.supports, game.weights))
+
+
+@pytest.mark.parametrize("key_point_count", [1, 3])
+def test_wide_answers_are_decided_by_rounded_layers_unless_sources_tie(key_point_count: int) -> None:
+    source_count = NARROW_SOURCES_MAX + 1
+    distinct = [[(i * 7_919 + j * 104_729) % 9_973 for i in range(source_count)] for j in range(key_point_count)]
+    tied = [[RUBRIC[support % 4] for support in row] for row in distinct]
+    assert _credit_from_rounded_layers(checked_matrix(distinct, None, None)) is not None
+    assert _credit_from_rounded_layers(checked_matrix(tied, None, None)) is None
+    for supports in (distinct, tied):
+        numerators, denominator = exact_credit(supports)
+        credit = compute_credit(supports)
+        assert credit.utility_units == sum(numerators) * UNIT_SCALE // denominator
+        assert credit.credit_units == apportion(credit.utility_units, numerators)
+        assert credit.share_units == apportion(UNIT_SCALE, numerators)
+
+
+def test_a_wide_answer_without_support_is_all_residual() -> None:
+    source_count = NARROW_SOURCES_MAX + 1
+    nothing = (0,) * source_count
+    assert compute_credit([nothing]) == Credit(0, UNIT_SCALE, nothing, nothing)
