@@ -195,11 +195,11 @@ def _shared_within(unions: Sequence[Sequence[int]], heights: Sequence[int], scal
 
 
 @lru_cache(maxsize=_LAYER_TABLES_MAX)
-def _layer_table(policy: Policy, count: int) -> tuple[int, list[int]]:
+def _layer_table(policy: Policy, count: int) -> tuple[int, tuple[int, ...]]:
     """lcm(1..count), and times it g(r)/r for r = count, count - 1, …, 1: one contributor's part of a layer r reach."""
     scale = lcm(*range(1, count + 1))
     worths = policy.layer_worths(count)
-    return scale, [worths[reaching - 1] * (scale // reaching) for reaching in range(count, 0, -1)]
+    return scale, tuple(worths[reaching - 1] * (scale // reaching) for reaching in range(count, 0, -1))
 
 
 def _coverage_factors(weights: Row, coverages: Row, games: Row) -> tuple[list[int], int]:

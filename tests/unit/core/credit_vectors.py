@@ -14,9 +14,8 @@ from tests.unit.core import brute_force
 VECTORS_PATH = Path(__file__).parent / "credit_vectors.json"
 ABOUT = (
     "Supports in units of 1/10000, one row per key point. phi: each source's exact Shapley value (Owen value when "
-    "grouped by owner), as a fraction. utility_units = floor(sum(phi) * 10^12), residual_units = 10^12 - utility_units; "
-    "credit_units apportion utility_units, share_units 10^12, in proportion to phi by largest remainder, ties by "
-    "position."
+    "grouped by owner), a fraction. utility_units = floor(sum(phi) * 10^12); residual_units = 10^12 - utility_units; "
+    "credit_units apportion utility_units, share_units 10^12, in proportion to phi by largest remainder, ties by place."
 )
 RUBRIC = (0, 3_000, 7_000, 10_000)
 OMEGA = ["1", "1/2", "1/4"]
