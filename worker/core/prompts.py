@@ -155,18 +155,15 @@ SCORE = Prompt(Stage.SCORE, "support_v1", _SCORE, _ROWS, {Again.UNSETTLED_CELLS:
 
 def decompose_prompt(weighting: Weighting, refinement: Refinement) -> Prompt:
     by_importance = weighting is Weighting.IMPORTANCE
+    is_folded = refinement is Refinement.FOLDED
+    parts = (_DECOMPOSE, _FOLDED if is_folded else _WHOLE, _BY_IMPORTANCE if by_importance else "", _NO_CLAIM)
     return Prompt(
         stage=Stage.DECOMPOSE,
-        name="key_points_v1",
-        instructions="".join((
-            _DECOMPOSE,
-            _FOLDED if refinement is Refinement.FOLDED else _WHOLE,
-            _BY_IMPORTANCE if by_importance else "",
-            _NO_CLAIM,
-        )),
+        name=f"{'refined_' if is_folded else ''}{'weighted_' if by_importance else ''}key_points_v1",
+        instructions="".join(parts),
         schema=_WEIGHTED_KEY_POINTS if by_importance else _PLAIN_KEY_POINTS,
         again={Again.UNREADABLE: _UNREADABLE_BEFORE, Again.NOTHING_FOUND: _EMPTY_BEFORE},
-    )  # fmt: skip
+    )
 
 
 def prompts_in_use(weighting: Weighting, refinement: Refinement) -> tuple[Prompt, ...]:
