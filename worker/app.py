@@ -119,7 +119,7 @@ class Worker:
         self.settings = settings
         self.store = store
         self.telemetry = Telemetry()
-        outages = Outages()
+        self.outages = Outages()
         self.relay = Relay(outbox=store, publisher=publisher, settings=settings.outbox, telemetry=self.telemetry)
         process = Process(
             decode=build_decoder(settings, self.telemetry),
@@ -136,7 +136,7 @@ class Worker:
             read_answer_key=read_answer_key,
             on_stored=self.relay.wake,
             policy=_retry_policy(settings),
-            outages=outages,
+            outages=self.outages,
             telemetry=self.telemetry,
         )
         self.consume = Consume(
@@ -145,7 +145,7 @@ class Worker:
             intake=settings.intake,
             kafka=settings.kafka,
             drain_s=settings.shutdown.drain_s,
-            intake_open=outages.none_open,
+            intake_open=self.outages.none_open,
         )
 
     async def run(self, stop: asyncio.Event, *, until_drained: bool = False) -> RunSummary:

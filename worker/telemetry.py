@@ -84,6 +84,7 @@ class Telemetry:
         self.registry = registry or CollectorRegistry()
         self.metrics = Metrics(self.registry)
         self.outcomes: CounterOf[Outcome] = CounterOf()
+        self.outage_waits = 0
         self.first_record_started_s: float | None = None
         self.last_record_settled_s: float | None = None
 
@@ -122,6 +123,7 @@ class Telemetry:
         log.warning("attempt.failed", attempt=attempt, problem=problem, pause_s=pause_s, **_position(record))
 
     def outage_waited(self, problem: str, tries: int) -> None:
+        self.outage_waits += 1
         self.metrics.outage_waits.inc()
         log.warning("outage.waited", problem=problem, tries=tries)
 

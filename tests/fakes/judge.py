@@ -1,5 +1,6 @@
 """A judge with visible state: gives what it was told to, and remembers what it was asked."""
 
+import asyncio
 from collections.abc import Callable
 
 from worker.core.model import Answer, Judgement, JudgeProfile, KeyPoint, Quote
@@ -35,3 +36,19 @@ class FakeJudge:
         if self.failures:
             raise self.failures.pop(0)
         return self.verdict(answer)
+
+
+class GatedJudge(FakeJudge):
+    """Lets through as many answers as it was allowed; the others wait in it."""
+
+    def __init__(self, passes: int) -> None:
+        super().__init__()
+        self._gate = asyncio.Semaphore(passes)
+
+    def allow(self, passes: int) -> None:
+        for _ in range(passes):
+            self._gate.release()
+
+    async def judge(self, answer: Answer) -> Judgement:
+        await self._gate.acquire()
+        return await super().judge(answer)

@@ -1,7 +1,7 @@
 """Many concurrent calls, few round trips: whatever waits while a flush is under way goes out together in the next."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
@@ -88,14 +88,19 @@ def _fail(future: asyncio.Future[Result], error: Exception) -> None:
 @asynccontextmanager
 async def coalescing(
     flush: Flush[Item, Result], *, batch_max: int, timeout_s: float, flushers: int
-) -> AsyncIterator[Callable[[Item], Awaitable[Result]]]:
+) -> AsyncIterator[Callable[[Item], Coroutine[None, None, Result]]]:
     """`submit` of a coalescer whose flushers live as long as the context; leaving it finishes what was submitted."""
     coalescer = Coalescer(flush, batch_max=batch_max, timeout_s=timeout_s)
+    raised: Exception | None = None
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(coalescer.run()) for _ in range(flushers)]
         try:
             yield coalescer.submit
+        except Exception as error:  # noqa: BLE001  # raised below: out of the group it comes as it went in
+            raised = error
         finally:
             await coalescer.close()
             for task in running:
                 task.cancel()
+    if raised is not None:
+        raise raised
