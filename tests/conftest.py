@@ -20,7 +20,8 @@ from worker.embedded.kafka_jars import KAFKA_VERSION, default_cache, kafka_jars
 from worker.embedded.postgres import PostgresServer
 from worker.embedded.postgres_binaries import embedded_binaries, system_binaries
 from worker.embedded.tansu import EmbeddedBroker
-from worker.settings import PREFIX
+from worker.settings import PREFIX, LogFormat, LogSettings
+from worker.telemetry import configure_logging
 
 # A property holds or it does not; how long an example takes says something about the machine, not about the code.
 settings.register_profile("untimed", deadline=None)
@@ -46,6 +47,12 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):  # noqa: TID251  # to scrub it
         if name.upper().startswith(PREFIX):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _logs_worth_reading() -> None:
+    """What a failed test shows of the log: warnings, as lines."""
+    configure_logging(LogSettings(level="warning", format=LogFormat.CONSOLE))
 
 
 @pytest.fixture(scope="session")

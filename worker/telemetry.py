@@ -17,10 +17,15 @@ log: structlog.types.FilteringBoundLogger = structlog.get_logger("worker")
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """One JSON line per event, or readable lines on a terminal; always on standard error."""
+    """One JSON line per event, or readable lines on a terminal; always on standard error.
+
+    Tracebacks are plain: with local variables in them they would show payload text.
+    """
     on_terminal = settings.format is LogFormat.CONSOLE or (settings.format is LogFormat.AUTO and sys.stderr.isatty())
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if on_terminal
+        else structlog.processors.JSONRenderer()
     )
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     processors: list[structlog.types.Processor] = [

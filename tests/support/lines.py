@@ -9,7 +9,6 @@ import asyncpg
 
 from tests.fakes.judge import FakeJudge
 from tests.support import samples
-from tests.support.kafka import create_topic
 from worker.app import RunSummary, open_worker
 from worker.core.model import Answer
 from worker.embedded.broker import Broker
@@ -34,13 +33,6 @@ def settings_of(broker: Broker, dsn: str, prefix: str, **sections: Mapping[str, 
     postgres = {"dsn": dsn, **sections.pop("postgres", {})}
     given = {"kafka": kafka, "settle": settle, "outbox": outbox, "postgres": postgres, **sections}
     return Settings().overridden(given)
-
-
-async def make_topics(broker: Broker, settings: Settings) -> None:
-    kafka = settings.kafka
-    sizes = {"max.message.bytes": str(kafka.message_bytes_max)}
-    for topic in (kafka.answers_topic, kafka.attributions_topic, kafka.dead_letter_topic):
-        await create_topic(broker, topic, partitions=kafka.partitions, configs=sizes)
 
 
 async def run_until_drained(settings: Settings, judge: Judge | None = None) -> RunSummary:

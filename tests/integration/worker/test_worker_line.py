@@ -12,7 +12,7 @@ from tests.support import lines, samples
 from tests.support.conditions import until, until_equal
 from tests.support.kafka import committed, consume, produce
 from worker.adapters.postgres.migrate import migrate_database
-from worker.app import open_worker, resume
+from worker.app import ensure_topics, open_worker, resume
 from worker.core.model import UNIT_SCALE
 from worker.core.outcome import Outcome
 from worker.embedded.broker import Broker
@@ -27,7 +27,7 @@ async def test_answers_become_credit_in_sql_and_messages_on_the_topic(
     any_broker: Broker, postgres_dsn: str, topics_prefix: str
 ) -> None:
     settings = lines.settings_of(any_broker, postgres_dsn, topics_prefix)
-    await lines.make_topics(any_broker, settings)
+    await ensure_topics(settings)
     answers = lines.answers(20)
     await produce(any_broker, settings.kafka.answers_topic, lines.events(answers))
 
@@ -54,7 +54,7 @@ async def test_every_kind_of_record_ends_in_its_one_outcome_and_the_partition_go
     settings = lines.settings_of(
         kafka_broker, postgres_dsn, topics_prefix, kafka={"partitions": 1}, intake={"event_bytes_max": 20_000}
     )
-    await lines.make_topics(kafka_broker, settings)
+    await ensure_topics(settings)
     first = samples.answer("a-1")
     other_content = replace(first, query="Another question?")
     unknown_version = samples.event_of(samples.answer("a-9")) | {"schema_version": 2}
@@ -99,7 +99,7 @@ async def test_a_redelivered_event_is_not_judged_again_even_by_another_method(
     kafka_broker: Broker, postgres_dsn: str, topics_prefix: str
 ) -> None:
     settings = lines.settings_of(kafka_broker, postgres_dsn, topics_prefix)
-    await lines.make_topics(kafka_broker, settings)
+    await ensure_topics(settings)
     events = lines.events(lines.answers(10))
     await produce(kafka_broker, settings.kafka.answers_topic, events)
     await lines.run_until_drained(settings)
@@ -124,7 +124,7 @@ async def test_postgres_stopped_in_mid_stream_costs_time_and_nothing_else(
         settings = lines.settings_of(
             kafka_broker, server.dsn, topics_prefix, intake={"records_max": 20}, settle={"attempts_max": 1}
         )
-        await lines.make_topics(kafka_broker, settings)
+        await ensure_topics(settings)
         await migrate_database(settings.postgres)
         await produce(kafka_broker, settings.kafka.answers_topic, lines.events(lines.answers(200)))
         judge = GatedJudge(passes=50)
@@ -153,7 +153,7 @@ async def test_a_build_that_fails_every_record_stops_and_stays_stopped(
     settings = lines.settings_of(
         kafka_broker, postgres_dsn, topics_prefix, dead_letters={"consecutive_max": 5}, settle={"attempts_max": 1}
     )
-    await lines.make_topics(kafka_broker, settings)
+    await ensure_topics(settings)
     await produce(kafka_broker, settings.kafka.answers_topic, lines.events(lines.answers(40)))
     for _ in range(10):
         broken = FakeJudge(failures=[RetryableError("a bug of this build")] * 1_000)
@@ -171,7 +171,7 @@ async def test_a_worker_killed_in_mid_stream_loses_nothing_and_pays_nothing_twic
     kafka_broker: Broker, postgres_dsn: str, topics_prefix: str
 ) -> None:
     settings = lines.settings_of(kafka_broker, postgres_dsn, topics_prefix)
-    await lines.make_topics(kafka_broker, settings)
+    await ensure_topics(settings)
     await produce(kafka_broker, settings.kafka.answers_topic, lines.events(lines.answers(60)))
     judge = FakeJudge(failures=[RetryableError("try again")] * 7 + [RuntimeError("the process dies")])
     with pytest.raises(RuntimeError, match="the process dies"):
