@@ -74,7 +74,7 @@ class AnswerGenerated(BaseModel):
 
     model_config = LENIENT
 
-    schema_version: Literal[1]
+    schema_version: Literal[1] = 1
     answer_id: Identifier
     tenant: Identifier = "default"
     occurred_at: Annotated[Timestamp, Field(description="not before 2000, not more than a day ahead of the worker")]

@@ -130,10 +130,11 @@ class LimiterSettings(ModelLimits):
         {}, description='limits by model, as JSON: {"gpt-5-mini": {"requests_per_minute": 600}}'
     )
     learn_limits: bool = Field(True, description="take over limits that the provider's headers name and we do not")
-    burst_s: float = Field(
-        45.0, gt=0, le=60, description="seconds of the limits that may be saved up; a minute less the longest delivery"
-    )
+    burst_s: float = Field(50.0, gt=0, le=60, description="seconds of the limits that may be saved up for a rush")
     initial_burst_s: float = Field(5.0, gt=0, description="seconds of the limits that may be used at once after start")
+    unseen_s_max: float = Field(
+        10.0, gt=0, description="longest that a call takes to arrive, or goes on at the provider when we hang up"
+    )
     wait_max_s: float = Field(600.0, gt=0, description="a call not granted by then waits as in an outage")
     long_wait_s: float = Field(30.0, gt=0, description="a wait this long is logged")
     slowdown: float = Field(0.5, gt=0, lt=1, description="speed after a refusal (429, 529), as a share of the speed then")
@@ -230,11 +231,11 @@ class Settings(BaseSettings):
             ConfigurationError: a bad value, or values that contradict each other.
         """
         given: dict[str, object] = dict(self)
+        for section, values in changes.items():
+            current: Section = getattr(self, section)
+            chosen = {name: value for name, value in values.items() if value is not None}
+            given[section] = current.model_dump(exclude_unset=True) | chosen
         try:
-            for section, values in changes.items():
-                current: Section = getattr(self, section)
-                chosen = {name: value for name, value in values.items() if value is not None}
-                given[section] = type(current).model_validate(current.model_dump(exclude_unset=True) | chosen)
             return Settings.model_validate(given)
         except ValidationError as error:
             raise ConfigurationError(_told(error)) from None

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from worker.core.attribution import coverages
-from worker.core.model import SUPPORT_SCALE, UNIT_SCALE, Attribution, Judgement
+from worker.core.model import SUPPORT_SCALE, Attribution, Judgement, nearest_float
 
 
 def attribution_line(attribution: Attribution) -> str:
@@ -16,9 +16,9 @@ def attribution_line(attribution: Attribution) -> str:
         "answer_id": answer.key.answer_id,
         "status": attribution.status.value,
         "utility_units": attribution.utility_units,
-        "utility": fraction(attribution.utility_units),
+        "utility": nearest_float(attribution.utility_units),
         "residual_units": attribution.residual_units,
-        "residual": fraction(attribution.residual_units),
+        "residual": nearest_float(attribution.residual_units),
         "method": {"method_hash": attribution.method.method_hash.hex(), **attribution.method.document},
         "sources": [
             {
@@ -26,8 +26,8 @@ def attribution_line(attribution: Attribution) -> str:
                 "owner_id": credit.owner_id,
                 "credit_units": credit.credit_units,
                 "share_units": credit.share_units,
-                "credit": fraction(credit.credit_units),
-                "share": fraction(credit.share_units),
+                "credit": nearest_float(credit.credit_units),
+                "share": nearest_float(credit.share_units),
             }
             for credit in attribution.source_credits
         ],
@@ -35,11 +35,6 @@ def attribution_line(attribution: Attribution) -> str:
         "usage": usage_of(judgement),
     }
     return json.dumps(document, ensure_ascii=False)
-
-
-def fraction(units: int) -> float:
-    """The nearest float; its shortest decimal has at most the twelve digits that the units have."""
-    return units / UNIT_SCALE
 
 
 def key_point_of(judgement: Judgement, row: int, source_ids: Sequence[str]) -> Mapping[str, object]:

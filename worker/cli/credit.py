@@ -8,8 +8,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from schemas.values import fraction
 from worker.core.credit import Credit, compute_credit
+from worker.core.model import nearest_float
 from worker.core.policy import Grouping, Policy
 from worker.core.supports import support_units
 
@@ -143,10 +143,10 @@ def written(result: Credit) -> dict[str, object]:
         "share_units": result.share_units,
         "utility_units": result.utility_units,
         "residual_units": result.residual_units,
-        "credit": [fraction(units) for units in result.credit_units],
-        "share": [fraction(units) for units in result.share_units],
-        "utility": fraction(result.utility_units),
-        "residual": fraction(result.residual_units),
+        "credit": [nearest_float(units) for units in result.credit_units],
+        "share": [nearest_float(units) for units in result.share_units],
+        "utility": nearest_float(result.utility_units),
+        "residual": nearest_float(result.residual_units),
     }
 
 

@@ -19,6 +19,11 @@ UNIT_SCALE = 10**12
 """A credit, share, utility or residual of 1.0 in integer units of 10⁻¹²."""
 
 
+def nearest_float(units: int) -> float:
+    """Units of 10⁻¹² as a number for reading; its shortest decimal has at most the twelve digits of the units."""
+    return units / UNIT_SCALE
+
+
 class Status(StrEnum):
     """How a settled answer ended; each is stored and published, none is an error."""
 
