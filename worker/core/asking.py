@@ -1,8 +1,8 @@
 """The requests of one answer: what is asked in each stage and mode, under the limits of the model it is asked of."""
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from worker.core.fencing import ShownAnswer, encoded
 from worker.core.llm import CompletionRequest
@@ -39,11 +39,13 @@ class ModelLimits:
     """What one call may hold, in the tokens of whoever counts them; leave a margin where that is another tokenizer.
 
     `reasoning_tokens_max` is added to the cap of every reply, for models whose reasoning counts as output.
+    `calls_at_once_max` bounds the requests of one answer that are built, and wait for their replies, together.
     """
 
     input_tokens_max: int
     output_tokens_max: int
     reasoning_tokens_max: int = 0
+    calls_at_once_max: int = 256
 
 
 class TooLargeError(ValueError):
@@ -60,7 +62,8 @@ class ScoreRequest:
 
 def fingerprint(request: CompletionRequest) -> str:
     """SHA-256, as lower-case hex, of everything that is asked: a request's identity in any process."""
-    return hashlib.sha256(encoded(asdict(request)).encode()).hexdigest()
+    texts = [request.stage, request.instructions, request.context, request.question, request.schema_name]
+    return hashlib.sha256(encoded([*texts, request.schema, request.output_tokens_max]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,8 @@ class Asker:
 
     def score(
         self, key_points: Sequence[KeyPoint], cells: Collection[Cell], again: Again | None = None
-    ) -> tuple[ScoreRequest, ...]:
-        """Asks for every one of the cells exactly once, in one call or several.
+    ) -> Iterator[ScoreRequest]:
+        """Asks for every one of the cells exactly once, in one call or several, each built when it is taken.
 
         Raises:
             TooLargeError: a source does not fit, with the key points, into a call of its own.
@@ -122,7 +125,7 @@ class Asker:
             input_tokens_max=input_tokens_max,
             output_tokens_max=self.limits.output_tokens_max - self.limits.reasoning_tokens_max,
         )
-        return tuple(ScoreRequest(self._score_request(key_points, c, lines, again), frozenset(c)) for c in calls)
+        return (ScoreRequest(self._score_request(key_points, c, lines, again), frozenset(c)) for c in calls)
 
     def larger(self, request: CompletionRequest) -> CompletionRequest | None:
         """The same request with room for a longer reply; None if the model gives no more."""

@@ -26,6 +26,8 @@ _UNSHOWABLE = re.compile("[\x00-\x08\x0e-\x1b\ud800-\udfff]")
 # Python, JavaScript and models disagree on which of these end a line; as \n they are escaped by JSON like any other.
 _LINE_ENDS = re.compile("[\x0b\x0c\x1c-\x1f\x85\u2028\u2029]")
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Fence:
@@ -93,7 +95,7 @@ def show(answer: Answer, secret: bytes) -> ShownAnswer:
 
 def encoded(value: object) -> str:
     """JSON on one line, without spaces; letters of every script stay themselves, as escapes would cost tokens."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def boundary_of(key: AnswerKey, secret: bytes) -> str:

@@ -9,6 +9,7 @@ cells without number or evidence     those cells once more, together
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
+from itertools import islice
 
 from worker.core.asking import Asker, JudgingMethod, ModelLimits, key_point_id
 from worker.core.conversation import (
@@ -101,6 +102,7 @@ class _Stages:
     ) -> None:
         self._shown = show(answer, secret)
         self._method = method
+        self._limits = limits
         self._asker = Asker(self._shown, method, limits, count_tokens)
         self._folded = cache(lambda source: folded_source(self._shown.sources[source]))
         self.scrubbed = self._shown.scrubbed
@@ -172,8 +174,11 @@ class _Stages:
         def reader(asked: frozenset[Cell]) -> Callable[[str | None], Scores | Flaw]:
             return lambda text: self._read_scores(text, asked, shown)
 
-        asked = self._asker.score(key_points, cells, again)
-        return (yield from self._answered([Question(a.request, reader(a.cells), a.cells) for a in asked]))
+        waiting = self._asker.score(key_points, cells, again)
+        replies: list[Question[Scores]] = []
+        while batch := list(islice(waiting, self._limits.calls_at_once_max)):
+            replies += yield from self._answered([Question(a.request, reader(a.cells), a.cells) for a in batch])
+        return replies
 
     def _answered(self, questions: Sequence[Question[Reading]]) -> Steps[list[Question[Reading]]]:
         """The questions with their readings, in order; one whose reply was cut is replaced by a larger one."""

@@ -117,6 +117,19 @@ def test_sources_that_need_several_calls_are_judged_as_if_by_one() -> None:
     assert judged(outcome).supports == ((0, 1_000, 2_000, 3_000, 4_000, 5_000),) * 2
 
 
+def test_no_more_requests_are_built_at_once_than_allowed() -> None:
+    subject = judging(limits=ModelLimits(1_000_000, 100_000, calls_at_once_max=2), scoring_mode=ScoringMode.PAIR)
+    batches = []
+    asked = model()
+    while subject.outcome is None:
+        batch = subject.requests_to_send()
+        batches.append(len(batch))
+        for request in batch:
+            subject.accept(request, asked.complete(request))
+    assert batches == [1, 2, 2, 2]
+    assert judged(subject.outcome).supports == SUPPORTS
+
+
 def test_a_source_too_large_for_the_model_is_named_and_nothing_is_asked_about_it() -> None:
     asked = model()
     outcome, _ = talk(judging(answer([TEXTS[0], "word " * 2_000]), ModelLimits(800, 10_000)), asked)
@@ -289,6 +302,13 @@ def test_a_cell_still_missing_after_the_repair_is_never_a_number(bad: Completion
     incomplete = failed(talk(judging(), asked)[0], IncompleteReason.UNSETTLED_CELLS)
     assert incomplete.detail == "cells without a support, asked twice: 6 missing"
     assert incomplete.ask_again == (asked.requests[-1],)
+
+
+def test_of_several_repairs_only_the_failed_one_is_to_be_bought_anew() -> None:
+    asked = model(first={Stage.SCORE: [NO_ROWS, NO_ROWS, NO_ROWS, NO_ROWS]})
+    incomplete = failed(talk(judging(scoring_mode=ScoringMode.SOURCE), asked)[0], IncompleteReason.UNSETTLED_CELLS)
+    assert incomplete.detail == "cells without a support, asked twice: 2 missing"
+    assert incomplete.ask_again == (asked.requests[4],)
 
 
 def test_a_next_attempt_buys_only_what_left_the_last_one_incomplete() -> None:
