@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 BROKER ?= embedded
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test check lint types imports generated bench lock format clean
+.PHONY: help demo test check lint types imports generated generate bench lock format clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=python3.x" >&2; exit 1; }
+	@./deploy/prerequisites.sh venv $(PYTHON)
 	@$(PYTHON) -m venv $(VENV)
 
 # A stamp per lock: an interrupted install is repeated, a finished one is not.
@@ -29,9 +30,11 @@ $(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/demo.stamp
 
 demo: $(VENV)/demo.stamp ## Attribute the sample answers, end to end (BROKER=apache for a real Apache Kafka)
+	@if [ "$(BROKER)" = apache ]; then ./deploy/prerequisites.sh kafka $(BIN)/python; fi
 	@exec $(BIN)/attribution-worker demo --broker $(BROKER) $(DEMO_OPTIONS)
 
 test: $(VENV)/dev.stamp check ## Run every check and the whole suite on a real Kafka and a real PostgreSQL
+	@[ -n "$$TEST_KAFKA_BOOTSTRAP" ] || ./deploy/prerequisites.sh kafka $(BIN)/python
 	@$(BIN)/python -m pytest $(PYTEST_OPTIONS)
 
 check: lint types imports generated ## Lint, types, import contracts, generated files, migrations
@@ -48,6 +51,11 @@ imports: $(VENV)/dev.stamp ## Imports run one way
 
 generated: $(VENV)/dev.stamp ## Generated files are what the code generates
 	@$(BIN)/python -m schemas.generate --check
+	@$(BIN)/attribution-worker config --format env | diff -u .env.example - || { echo ".env.example is out of date: run 'make generate'" >&2; exit 1; }
+
+generate: $(VENV)/dev.stamp ## Write the generated files anew
+	@$(BIN)/python -m schemas.generate
+	@$(BIN)/attribution-worker config --format env > .env.example
 
 bench: $(VENV)/dev.stamp ## Measure speed, each figure beside its baseline from the same run
 	@$(BIN)/python -m tests.benchmarks $(BENCH_OPTIONS)
