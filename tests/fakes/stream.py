@@ -23,6 +23,7 @@ class FakeBroker:
         self.commits_to_fail = 0
         self.commit_failure: Exception | None = None
         self.commits_on_their_way = 0
+        self.commits_on_their_way_peak = 0
         self.commits_may_end = asyncio.Event()
         self.commits_may_end.set()
         self.down = False
@@ -153,6 +154,9 @@ class FakeStream:
         if self.broker.commit_failure is not None:
             raise self.broker.commit_failure
         self.broker.commits_on_their_way += 1
+        self.broker.commits_on_their_way_peak = max(
+            self.broker.commits_on_their_way_peak, self.broker.commits_on_their_way
+        )
         await self.broker.commits_may_end.wait()
         self.broker.commits_on_their_way -= 1
         kept = {partition: offset for partition, offset in offsets.items() if partition in self.positions}

@@ -22,6 +22,10 @@ FAST = {
     "commit_timeout_ms": 1_000,
 }
 
+LARGE = 500
+TWO_LARGE_RECORDS = 1_024
+"""Bytes: with this bound the third waits."""
+
 
 class Running:
     """One `Consume` at work, and what a test wants to look at."""
@@ -87,6 +91,13 @@ def broker_with(*counts: int) -> FakeBroker:
     return broker
 
 
+def broker_of_large_records(count: int) -> FakeBroker:
+    broker = FakeBroker()
+    for _ in range(count):
+        broker.append(value=b"x" * LARGE)
+    return broker
+
+
 # How much runs at once
 
 
@@ -116,15 +127,21 @@ async def test_no_more_bytes_run_at_once_than_the_bound_allows() -> None:
 
 
 async def test_bytes_held_pass_the_bound_by_less_than_one_fetch() -> None:
-    broker = FakeBroker()
-    for _ in range(100):
-        broker.append(value=b"x" * 500)
-    async with consuming(broker, records_max=4, bytes_max=1_024) as running:
+    async with consuming(broker_of_large_records(100), records_max=4, bytes_max=TWO_LARGE_RECORDS) as running:
         await until(lambda: running.consume.state().records_waiting)
         state = running.consume.state()
 
         assert state.records_running == 2
-        assert state.bytes_held <= 1_024 + 4 * 500
+        assert state.bytes_held <= TWO_LARGE_RECORDS + 4 * LARGE
+
+
+async def test_a_waiting_record_starts_as_soon_as_it_fits() -> None:
+    async with consuming(broker_of_large_records(6), bytes_max=TWO_LARGE_RECORDS) as running:
+        await until(lambda: running.consume.state().records_waiting == 4)
+        running.settle.release((0, 0))
+        await until(lambda: (0, 2) in running.settle.started)
+
+        assert running.consume.state().records_waiting == 3
 
 
 async def test_a_full_partition_does_not_starve_the_others() -> None:
@@ -166,6 +183,21 @@ async def test_closed_intake_pauses_every_partition_while_polling_goes_on() -> N
         is_open = True
         await until(lambda: len(running.settle.started) == 3)
         assert running.stream.paused == set()
+
+
+async def test_closed_intake_starts_nothing_that_waits() -> None:
+    is_open = True
+    async with consuming(
+        broker_of_large_records(6), bytes_max=TWO_LARGE_RECORDS, intake_open=lambda: is_open
+    ) as running:
+        await until(lambda: running.consume.state().records_waiting == 4)
+        is_open = False
+        running.settle.release((0, 0))
+        await until(lambda: running.stream.fetches_while_paused >= 2)
+        assert running.settle.started == [(0, 0), (0, 1)]
+
+        is_open = True
+        await until(lambda: (0, 2) in running.settle.started)
 
 
 async def test_a_rebalance_during_closed_intake_leaves_the_new_partitions_paused() -> None:
@@ -285,9 +317,9 @@ async def test_records_running_beside_a_failure_are_finished_and_committed() -> 
 
 
 async def test_nothing_is_started_after_a_failure() -> None:
-    broker = broker_with(100)
-    async with consuming(broker, records_max=2, fails=True) as running:
-        await until(lambda: len(running.settle.running) == 2)
+    broker = broker_of_large_records(6)
+    async with consuming(broker, bytes_max=TWO_LARGE_RECORDS, fails=True) as running:
+        await until(lambda: running.consume.state().records_waiting)
         running.settle.fail((0, 0), FatalError("stop"))
         running.settle.release((0, 1))
 
@@ -378,17 +410,31 @@ async def test_a_record_that_outlasts_the_drain_finishes_and_commits_nothing() -
 
 async def test_records_waiting_are_dropped_at_a_revoke_and_read_again() -> None:
     """alpakka-kafka#755: offsets were skipped when a partition came back to the same member."""
-    broker = FakeBroker()
-    for _ in range(6):
-        broker.append(value=b"x" * 500)
-    async with consuming(broker, bytes_max=1_024, rebalance_drain_ms=0) as running:
-        await until(lambda: running.consume.state().records_waiting)
+    broker = broker_of_large_records(6)
+    async with consuming(broker, bytes_max=TWO_LARGE_RECORDS, rebalance_drain_ms=0) as running:
+        await until(lambda: running.consume.state().records_waiting == 4)
 
         await broker.rebalance()
         running.settle.let_everything_through()
         await until(lambda: broker.committed == {broker.partitions[0]: 6})
 
-    assert running.settle.settled_of(broker.partitions[0]) == set(range(6))
+    assert sorted(running.settle.settled) == [(0, offset) for offset in (0, 0, 1, 1, 2, 3, 4, 5)]
+
+
+async def test_a_record_fetched_while_its_partition_is_given_up_is_not_started() -> None:
+    """It is above what is committed, so whoever owns the partition next reads it."""
+    broker = broker_with(1)
+    (partition,) = broker.partitions
+    async with consuming(broker) as running, asyncio.TaskGroup() as tasks:
+        await until(lambda: running.settle.running)
+        giving_up = tasks.create_task(running.consume.on_revoked([partition]))
+        broker.append(0)
+        await until(lambda: running.stream.positions[partition] == 2)
+        running.settle.release((0, 0))
+        await giving_up
+
+        assert running.settle.started == [(0, 0)]
+        assert broker.committed == {partition: 1}
 
 
 async def test_a_second_member_takes_over_what_the_first_has_not_finished() -> None:
@@ -423,6 +469,7 @@ async def test_a_commit_on_its_way_is_answered_before_partitions_are_given_up() 
         await rebalance
 
     assert broker.commits == [{partition: 1}, {partition: 2}]
+    assert broker.commits_on_their_way_peak == 1
 
 
 # Ending
@@ -457,10 +504,8 @@ async def test_a_stop_cancels_what_outlasts_its_budget_and_commits_the_rest() ->
 
 
 async def test_a_stop_does_not_start_what_waits() -> None:
-    broker = FakeBroker()
-    for _ in range(6):
-        broker.append(value=b"x" * 500)
-    async with consuming(broker, bytes_max=1_024) as running:
+    broker = broker_of_large_records(6)
+    async with consuming(broker, bytes_max=TWO_LARGE_RECORDS) as running:
         await until(lambda: running.consume.state().records_waiting)
         running.stop.set()
         await until(lambda: running.consume.is_ending)
@@ -490,13 +535,14 @@ async def test_a_stop_before_the_first_assignment_ends() -> None:
 
 
 async def test_a_cancelled_run_leaves_nothing_running() -> None:
-    broker = broker_with(2)
-    async with consuming(broker) as running:
-        await until(lambda: len(running.settle.running) == 2)
+    broker = broker_of_large_records(6)
+    async with consuming(broker, bytes_max=TWO_LARGE_RECORDS) as running:
+        await until(lambda: running.consume.state().records_waiting)
         assert running.ended is not None
         running.ended.cancel()
         await until(lambda: running.done)
 
+    assert running.settle.started == [(0, 0), (0, 1)]
     assert sorted(running.settle.cancelled) == [(0, 0), (0, 1)]
     assert running.stream.stopped
     assert broker.committed == {}

@@ -191,7 +191,8 @@ def test_an_older_commit_answered_late_moves_nothing_back() -> None:
 
 def test_a_record_that_arrives_behind_later_ones_is_refused_loudly() -> None:
     """Were it taken for a redelivery, it would never run, and be committed all the same."""
-    tracker, _ = tracker_with(10, 12)
+    tracker, tickets = tracker_with(10, 12)
+    tracker.complete(tickets[10])
 
     with pytest.raises(ValueError, match="offset 11 arrived after 12"):
         tracker.add(ANSWERS, 11, 0.0)
