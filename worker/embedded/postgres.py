@@ -71,14 +71,15 @@ class PostgresServer(Server):
         self._binaries = reachable_binaries(binaries, self._account(), keeper.directory)
         password = self._handed_over(keeper.directory / "password", self._password)
         arguments = ("--username", USER, "--pwfile", str(password), "--auth", "scram-sha-256")
-        # Without a sync the files of the empty cluster may be lost with the machine, which ends the cluster anyway.
+        # Unsynced, the files of the empty cluster may be lost with the machine, which ends the cluster anyway.
         form = ("--encoding", "UTF8", "--no-locale", "--no-sync")
         initdb = self._command(keeper, "initdb", *arguments, *form)
         keeper.run(initdb, PREPARE_TIMEOUT_S)
         password.unlink()
         statement = self._handed_over(keeper.directory / "create.sql", f'CREATE DATABASE "{self.database}"\n')
         # A server alone with its input: it needs no port, and no client program, which some packages come without.
-        keeper.run(self._command(keeper, "postgres", "--single", "postgres", stdin=statement), PREPARE_TIMEOUT_S)
+        create = self._command(keeper, "postgres", "--single", "-c", "fsync=off", "postgres", stdin=statement)
+        keeper.run(create, PREPARE_TIMEOUT_S)
 
     def _serve(self, keeper: Keeper, ports: tuple[int, ...]) -> None:
         parameters = {
