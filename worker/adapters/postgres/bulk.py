@@ -7,6 +7,8 @@ from sqlalchemy import ARRAY, Column, FromClause, Text, bindparam, cast, column,
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from worker.errors import RetryableError
+
 
 def unnested(columns: Sequence[Column[Any]]) -> FromClause:
     """The rows that `arrays_of` will fill in; JSONB travels as text, encoded once."""
@@ -32,10 +34,16 @@ def arrays_of(columns: Sequence[Column[Any]], rows: Iterable[tuple[object, ...]]
 async def copy_rows(
     connection: AsyncConnection, columns: Sequence[Column[Any]], rows: Sequence[tuple[object, ...]]
 ) -> None:
-    """COPY into these columns of one table, within the connection's transaction; errors are the driver's own.
+    """COPY into these columns of one table, within the connection's transaction, which a statement must have opened.
 
-    It costs the client a fifth of unnested arrays. A statement must have opened the transaction before.
+    It costs the client a fifth of unnested arrays.
+
+    Raises:
+        RetryableError: a value that its column's type cannot hold; other errors are the driver's own.
     """
     driver: Any = (await connection.get_raw_connection()).driver_connection
-    names = [item.name for item in columns]
-    await driver.copy_records_to_table(columns[0].table.name, records=rows, columns=names)
+    table = columns[0].table.name
+    try:
+        await driver.copy_records_to_table(table, records=rows, columns=[item.name for item in columns])
+    except (ValueError, TypeError, OverflowError) as error:
+        raise RetryableError(f"a value for {table} cannot be encoded ({type(error).__name__})") from error

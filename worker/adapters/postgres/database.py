@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from worker.adapters.postgres.engine import open_engine, server_settings
-from worker.adapters.postgres.failures import Failure, classify, needs_fresh_connection, translated
+from worker.adapters.postgres.failures import Failure, classify, connections_are_stale, translated
 from worker.settings import PostgresSettings
 
 T = TypeVar("T")
@@ -53,8 +53,9 @@ class Database:
                     await self._set_timeouts(connection)
                     yield connection
             except Exception as error:
-                if needs_fresh_connection(error):
+                if connections_are_stale(error):
                     await connection.invalidate(error)
+                    await self.engine.dispose()
                 raise
 
     async def _set_timeouts(self, connection: AsyncConnection) -> None:

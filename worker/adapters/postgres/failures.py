@@ -55,6 +55,7 @@ DRIVER_ERRORS = {
     asyncpg.InvalidCachedStatementError: Failure.TRANSIENT,  # planned before a migration
     asyncpg.TargetServerAttributeNotMatched: Failure.DOWN,  # no primary among the hosts just now
     asyncpg.ClientConfigurationError: Failure.SETUP,
+    asyncpg.InternalClientError: Failure.TRANSIENT,  # the server ended the session, and its end is still being read
 }
 
 
@@ -108,9 +109,10 @@ def describe(error: Exception) -> str:
     return f"{type(cause).__name__} ({sqlstate}{f', {where}' if where else ''}){said}"
 
 
-def needs_fresh_connection(error: BaseException) -> bool:
-    """The connection works, but leads to a server that is no longer the primary."""
-    return getattr(_cause(error), "sqlstate", None) == READ_ONLY
+def connections_are_stale(error: BaseException) -> bool:
+    """Idle connections lead where this one did, and seem alive: to a former primary, or to a server just gone."""
+    cause = _cause(error)
+    return getattr(cause, "sqlstate", None) == READ_ONLY or isinstance(cause, asyncpg.InternalClientError)
 
 
 def _cause(error: BaseException) -> BaseException:
