@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from tests.fakes.rate_limited_account import EPOCH
 from worker.core.breaker import CircuitBreaker
@@ -23,9 +22,9 @@ class EpochClock(LoopClock):
         return EPOCH.timestamp() + asyncio.get_running_loop().time()
 
 
-def now_s() -> Fraction:
+def now_ns() -> int:
     """The running loop's time, exactly as the limiter reads it."""
-    return Fraction(LoopClock().monotonic_ns(), SECOND_NS)
+    return LoopClock().monotonic_ns()
 
 
 @dataclass

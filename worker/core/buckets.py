@@ -26,13 +26,15 @@ class Bucket:
 
     Tokens are *held* from the moment they are granted until they are known to be charged, or not. A provider's own
     bucket, if it began full, never has less than this one has free: whenever it charges, these tokens are held or gone,
-    and a hold costs refill only where the bucket is full. More tokens than the bucket takes are granted when all of it
+    and a hold costs refill only where the bucket is full. `departed` counts the tokens that may be charged by now,
+    `charged` those that surely are. More tokens than the bucket takes are granted when all of it
     is free, and leave a debt.
     """
 
     def __init__(self, *, limit: int, burst_ns: int, level: int, now_ns: int) -> None:
         self.limit = limit
         self._held = 0
+        self.departed = 0
         self.charged = 0
         self._burst_ns = burst_ns
         self._rate = limit
@@ -42,7 +44,7 @@ class Bucket:
 
     @property
     def _capacity(self) -> int:
-        # Of the rate of now, never of the opening one: a full bucket is at most burst_ns away at any rate.
+        # Of the rate of now, never of the opening one: from empty to full it takes burst_ns at any rate.
         return self._rate * self._burst_ns
 
     def set_pace(self, limit: int, permille: int, now_ns: int) -> None:
@@ -50,7 +52,7 @@ class Bucket:
         self._advance(now_ns)
         self.limit = limit
         self._rate = max(1, limit * permille // PERMILLE)
-        self._level = min(self._level, self._capacity)
+        self._level = self._bounded(self._level)
 
     def held(self, now_ns: int) -> int:
         """Tokens granted of which nobody knows yet whether they are charged."""
@@ -86,10 +88,12 @@ class Bucket:
     def charge(self, tokens: int, now_ns: int) -> None:
         """Tokens are used up, whether or not they are there."""
         self._advance(now_ns)
+        self.departed += tokens
         self._charge(tokens)
 
     def charge_held_by(self, tokens: int, at_ns: int) -> Due:
         """Held tokens are being charged, and surely are by `at_ns`, which must not be before that of an earlier due."""
+        self.departed += tokens
         due = Due(tokens, at_ns)
         self._dues.append(due)
         return due
@@ -126,5 +130,10 @@ class Bucket:
         due.tokens = 0
 
     def _charge(self, tokens: int) -> None:
-        self._level -= tokens * MINUTE_NS
+        self._level = self._bounded(self._level - tokens * MINUTE_NS)
         self.charged += tokens
+
+    def _bounded(self, level: int) -> int:
+        # A debt takes at most a minute to pay back. No call within the limit makes a larger one; a call beyond a limit
+        # that was lowered under its feet, perhaps by a garbled header, must not stop the account for days.
+        return max(min(level, self._capacity), -self._rate * MINUTE_NS)

@@ -28,13 +28,13 @@ class TooLarge:
 
 @dataclass(slots=True)
 class Grant:
-    """A call let through: what it reserved, and, once it was sent, what each bucket had charged by then."""
+    """A call let through: what it reserved, and, once it was sent, how much had departed from each bucket by then."""
 
     granted_ns: int
     reservations: Mapping[Dimension, Reservation]
     sent_ns: int | None = None
     dues: Mapping[Dimension, Due] = field(default_factory=dict)
-    charged_by_then: Mapping[Dimension, int] = field(default_factory=dict)
+    departed_by_then: Mapping[Dimension, int] = field(default_factory=dict)
 
 
 class Quota:
@@ -103,11 +103,11 @@ class Quota:
     def sent(self, grant: Grant, now_ns: int) -> None:
         """The call leaves; it arrives within `unseen_ns_max`."""
         grant.sent_ns = now_ns
-        grant.charged_by_then = {dimension: self._buckets[dimension].charged for dimension in grant.reservations}
         grant.dues = {
             dimension: self._buckets[dimension].charge_held_by(reservation.on_arrival, now_ns + self._unseen_ns_max)
             for dimension, reservation in grant.reservations.items()
         }
+        grant.departed_by_then = {dimension: self._buckets[dimension].departed for dimension in grant.reservations}
 
     def settle(self, grant: Grant, used: Mapping[Dimension, int], now_ns: int) -> None:
         """A sent call is done, and used this much."""
@@ -156,7 +156,7 @@ class Quota:
                 self._buckets[dimension] = bucket
             bucket.set_pace(limit, self._throttle.permille(now_ns), now_ns)
             if status.remaining is not None:
-                bucket.lower_to(status.remaining + _since_then(bucket, grant, dimension, now_ns), now_ns)
+                bucket.lower_to(_left_by_now(status.remaining, bucket, grant, dimension, now_ns), now_ns)
 
     def available(self, now_ns: int) -> Mapping[Dimension, int]:
         """Whole tokens that could be granted now, per limited dimension; negative in debt."""
@@ -188,13 +188,14 @@ def _per_minute(status: RateLimitStatus) -> int | None:
     return status.limit if refilled_per_minute * 2 >= status.limit else max(1, refilled_per_minute)
 
 
-def _since_then(bucket: Bucket, grant: Grant, dimension: Dimension, now_ns: int) -> int:
-    """What came in since the response's call was sent, beyond what our own calls took: old news must not cost twice.
+def _left_by_now(remaining: int, bucket: Bucket, grant: Grant, dimension: Dimension, now_ns: int) -> int:
+    """What the bucket holds now if the provider had `remaining` left when it wrote its header.
 
-    Whether a header was written when the request arrived or when the answer left, nobody says: the benefit of the doubt
-    is small, and the next response corrects it.
+    Whether that was when the call arrived or when the answer left, nobody says; the benefit of the doubt is small, and
+    the next response corrects it. What departed by then and is not charged here yet, the provider has charged.
     """
-    charged_by_then = grant.charged_by_then.get(dimension)
-    if grant.sent_ns is None or charged_by_then is None:
-        return 0
-    return max(0, bucket.refilled_since(grant.sent_ns, now_ns) - (bucket.charged - charged_by_then))
+    departed = bucket.departed
+    departed_by_then = grant.departed_by_then.get(dimension)
+    if grant.sent_ns is not None and departed_by_then is not None:
+        departed = max(departed, departed_by_then + bucket.refilled_since(grant.sent_ns, now_ns))
+    return remaining + departed - bucket.charged

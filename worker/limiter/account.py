@@ -86,7 +86,7 @@ class Account:
         """Slow down, speed up, open or close, and learn, as the response says."""
         now_ns = self._clock.monotonic_ns()
         said = read_headers(headers, wall_s=self._clock.wall_s())
-        asked_ns = None if said.retry_after_s is None else _ns(said.retry_after_s)
+        asked_ns = None if said.retry_after_s is None else round(said.retry_after_s * SECOND_NS)
         if status in REFUSALS:
             self._quota.empty(now_ns)
             self._throttle.refused(
