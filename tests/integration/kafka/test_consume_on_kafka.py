@@ -194,3 +194,23 @@ async def test_a_worker_whose_broker_is_gone_stops_all_the_same(
     await asyncio.to_thread(stoppable_kafka.start)
 
     assert set(ledger.settled) == {(0, 0)}
+
+
+async def test_a_worker_that_never_reached_its_broker_stops(settings_for: SettingsFor, apache_kafka: Broker) -> None:
+    settings = settings_for(apache_kafka, bootstrap_servers="127.0.0.1:1")
+    async with member_of(settings, Ledger()) as member:
+        await asyncio.sleep(0)
+
+    assert member.consume.state().records_fetched == 0
+
+
+async def test_a_record_larger_than_a_fetch_is_read(apache_kafka: Broker, settings_for: SettingsFor) -> None:
+    """logstash-input-kafka#285, kafka-python#1232: a partition stuck on one oversized record."""
+    settings = settings_for(apache_kafka, max_partition_fetch_bytes=1_024, fetch_max_bytes=1_024)
+    await create_topic(apache_kafka, settings.answers_topic)
+    await produce(apache_kafka, settings.answers_topic, [b"small", b"x" * 500_000, b"small"])
+    ledger = Ledger()
+
+    await Member(settings, ledger).consume.run(asyncio.Event(), until_drained=True)
+
+    assert set(ledger.settled) == {(0, 0), (0, 1), (0, 2)}
