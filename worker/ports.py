@@ -27,7 +27,8 @@ class RecordStream(Protocol):
     async def fetch(self, *, records_max: int, timeout_ms: int) -> Sequence[Record]:
         """Up to `records_max` records of unpaused partitions, in order per partition; empty after the timeout.
 
-        Must be called again within the maximum poll interval, also while everything is paused.
+        Must be called again within the maximum poll interval, also while everything is paused. The records belong to
+        the assignment as it is when they are returned; a cancelled fetch may have lost some: fetch no more after it.
 
         Raises:
             UnavailableError: the broker cannot be reached.
