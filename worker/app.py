@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 
 import uvloop
@@ -44,6 +44,7 @@ PARTITIONS_RETRY_S = 60.0
 FACTS_MAX = 100
 
 
+@cache  # the look-up reads the installed package's files
 def code_version() -> str:
     """Recorded beside everything stored; never part of a method."""
     return version("attribution-worker")
