@@ -46,4 +46,4 @@ async def copy_rows(
     try:
         await driver.copy_records_to_table(table, records=rows, columns=[item.name for item in columns])
     except (ValueError, TypeError, OverflowError) as error:
-        raise RetryableError(f"a value for {table} cannot be encoded ({type(error).__name__})") from error
+        raise RetryableError(f"a value for {table} cannot be encoded ({type(error).__name__})") from None

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from worker.adapters.postgres.engine import open_engine, server_settings
 from worker.adapters.postgres.failures import Failure, classify, connections_are_stale, translated
+from worker.errors import RetryableError
 from worker.settings import PostgresSettings
 
 T = TypeVar("T")
@@ -77,7 +78,8 @@ def raise_translated(error: Exception) -> NoReturn:
     raised = translated(error)
     if raised is error:
         raise error
-    raise raised from error
+    # The server's detail quotes the row it refused; a traceback must not show it.
+    raise raised from None if isinstance(raised, RetryableError) else error
 
 
 @asynccontextmanager

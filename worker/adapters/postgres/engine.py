@@ -53,6 +53,7 @@ def _pooled_here(settings: PostgresSettings) -> AsyncEngine:
     return create_async_engine(
         "postgresql+asyncpg://",
         connect_args={"async_creator_fn": connect},
+        hide_parameters=True,
         pool_size=settings.writers + FINDERS + OTHERS,
         max_overflow=0,
         pool_timeout=settings.connect_timeout_s,
@@ -77,5 +78,6 @@ def _pooled_by_server(settings: PostgresSettings) -> AsyncEngine:
             "prepared_statement_cache_size": 0,
             "prepared_statement_name_func": lambda: f"attribution_{uuid4().hex}",
         },
+        hide_parameters=True,
         poolclass=NullPool,
     )

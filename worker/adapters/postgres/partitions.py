@@ -77,16 +77,21 @@ async def _partitions(connection: AsyncConnection, table: str) -> list[str]:
     return list((await connection.execute(children, {"parent": table})).scalars())
 
 
+async def _exists(connection: AsyncConnection, name: str) -> bool:
+    # Not to_regclass(): it may answer from a cache that the wait for an advisory lock did not refresh.
+    ours = "SELECT FROM pg_class WHERE relname = :name AND relnamespace = current_schema()::regnamespace"
+    found = text(f"SELECT EXISTS ({ours})")
+    return bool((await connection.execute(found, {"name": name})).scalar_one())
+
+
 async def _make(connection: AsyncConnection, table: str, column: str, month: Month) -> bool:
     name = f"{table}_{month.suffix}"
-    exists = select(func.to_regclass(name).is_not(None))
-    if (await connection.execute(exists)).scalar_one():
+    if await _exists(connection, name):
         return False
     # Workers start together; the one that waited finds the partition made.
-    await connection.execute(
-        select(func.pg_advisory_xact_lock(func.hashtextextended("attribution-worker partitions", 0)))
-    )
-    if (await connection.execute(exists)).scalar_one():
+    lock = func.hashtextextended("attribution-worker partitions", 0)
+    await connection.execute(select(func.pg_advisory_xact_lock(lock)))
+    if await _exists(connection, name):
         return False
     first, end = month.start.isoformat(), month.plus(1).start.isoformat()
     await connection.execute(text(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"))

@@ -105,10 +105,12 @@ async def test_leaving_finishes_what_was_submitted_and_takes_nothing_more() -> N
 
 async def test_leaving_while_a_flush_hangs_tells_every_caller_instead_of_waiting_for_ever() -> None:
     server = Server(open_gate=False)
-    async with asyncio.TaskGroup() as tasks:
-        async with coalescing(server.flush, batch_max=1, timeout_s=0.05, flushers=1) as submit:
-            waiting = [tasks.create_task(outcome(submit(item))) for item in range(3)]
-            await until(lambda: server.batches)
+    async with (
+        asyncio.TaskGroup() as tasks,
+        coalescing(server.flush, batch_max=1, timeout_s=0.05, flushers=1) as submit,
+    ):
+        waiting = [tasks.create_task(outcome(submit(item))) for item in range(3)]
+        await until(lambda: server.batches)
     assert [type(task.result()) for task in waiting] == [UnavailableError] * 3
 
 

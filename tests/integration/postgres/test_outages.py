@@ -1,0 +1,129 @@
+"""What each kind of trouble with the database is called: wait, or stop and say what to do."""
+
+import asyncio
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from pydantic import SecretStr
+
+from tests.support import samples
+from tests.support.attributions import attribution_of, message_of
+from worker.adapters.postgres.store import PostgresStore, open_store
+from worker.errors import FatalError, UnavailableError
+from worker.ports import SaveResult
+from worker.settings import PostgresSettings, Settings
+
+pytestmark = pytest.mark.postgres
+
+
+def settings_of(dsn: str, **postgres: object) -> Settings:
+    return Settings(postgres=PostgresSettings.model_validate({"dsn": SecretStr(dsn), **postgres}))
+
+
+async def save(store: PostgresStore, answer_id: str = "a-1") -> SaveResult:
+    attribution = attribution_of(samples.answer(answer_id))
+    return await store.save(attribution, message_of(attribution))
+
+
+async def test_a_server_that_is_not_there_is_an_outage(postgres_dsn: str) -> None:
+    host_of = urlsplit(postgres_dsn)
+    nowhere = urlunsplit(host_of._replace(netloc="nobody:nothing@127.0.0.1:1"))
+    async with open_store(settings_of(nowhere), code_version="test") as store:
+        for call in (save(store), store.find(samples.answer().key), store.pending(), store.check_dead_letter_limits()):
+            with pytest.raises(UnavailableError):
+                await call
+        with pytest.raises(UnavailableError):
+            async with store.claim(1):
+                pass
+
+
+async def test_a_database_that_was_never_migrated_stops_the_worker_with_advice(empty_postgres_dsn: str) -> None:
+    async with open_store(settings_of(empty_postgres_dsn), code_version="test") as store:
+        for call in (save(store), store.find(samples.answer().key), store.pending()):
+            with pytest.raises(FatalError, match=r"42P01.*attribution-worker migrate"):
+                await call
+
+
+async def test_missing_rights_stop_the_worker_with_advice(postgres_dsn: str, sql: asyncpg.Connection) -> None:
+    # Roles belong to the whole server, which other runs may use.
+    role = f"reader_{uuid4().hex}"
+    await sql.execute(
+        f"CREATE ROLE {role} LOGIN PASSWORD 'secret'; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}"
+    )
+    try:
+        host = urlsplit(postgres_dsn).netloc.rpartition("@")[2]
+        dsn = urlunsplit(urlsplit(postgres_dsn)._replace(netloc=f"{role}:secret@{host}"))
+        async with open_store(settings_of(dsn), code_version="test") as store:
+            assert await store.find(samples.answer().key) is None
+            with pytest.raises(FatalError, match="42501") as refused:
+                await save(store)
+            assert "secret" not in str(refused.value)
+    finally:
+        await sql.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def test_a_primary_that_became_read_only_is_an_outage_and_found_again_when_it_is_over(
+    store: PostgresStore, sql: asyncpg.Connection, postgres_dsn: str
+) -> None:
+    """asyncpg#385: writes went on to a read-only former primary after a failover."""
+    name = urlsplit(postgres_dsn).path.removeprefix("/")
+    assert await save(store, "a-1") is SaveResult.SAVED
+    await sql.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    async with open_store(settings_of(postgres_dsn), code_version="test") as later:
+        with pytest.raises(UnavailableError, match="25006"):
+            await save(later, "a-2")
+        await sql.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+        assert await save(later, "a-2") is SaveResult.SAVED
+
+
+async def test_a_table_that_stays_locked_is_an_outage(postgres_dsn: str, sql: asyncpg.Connection) -> None:
+    settings = settings_of(postgres_dsn, lock_timeout_s=0.05, transient_retries_max=1)
+    async with open_store(settings, code_version="test") as store:
+        async with sql.transaction():
+            await sql.execute("LOCK TABLE answers IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(UnavailableError, match="55P03"):
+                await save(store)
+        assert await save(store) is SaveResult.SAVED
+
+
+async def test_cancelled_calls_leave_no_connection_checked_out(store: PostgresStore, sql: asyncpg.Connection) -> None:
+    """sqlalchemy#8145, asyncpg#1156."""
+    await save(store)
+    async with sql.transaction():
+        await sql.execute("LOCK TABLE dead_letters, outbox IN ACCESS EXCLUSIVE MODE")
+        async with asyncio.TaskGroup() as tasks:
+            calls = [
+                tasks.create_task(call) for call in (store.pending(), store.check_dead_letter_limits(), hold(store))
+            ]
+            await asyncio.sleep(0.05)
+            for call in calls:
+                call.cancel()
+    assert store.database.engine.pool.checkedout() == 0  # type: ignore[attr-defined]  # of QueuePool
+    assert await store.pending() == 1
+
+
+async def hold(store: PostgresStore) -> None:
+    async with store.claim(1):
+        pass
+
+
+async def test_every_timeout_is_set_on_the_server(store: PostgresStore) -> None:
+    assert await timeouts(store) == ["30s", "10s", "1min", "attribution-worker"]
+
+
+async def test_behind_a_transaction_pooler_nothing_outlives_a_transaction(postgres_dsn: str) -> None:
+    """sqlalchemy#6467: prepared statement does not exist behind pgbouncer."""
+    async with open_store(settings_of(postgres_dsn, transaction_pooling=True), code_version="test") as store:
+        assert await save(store) is SaveResult.SAVED
+        assert await save(store) is SaveResult.DUPLICATE
+        assert await timeouts(store) == ["30s", "10s", "1min", "attribution-worker"]
+        async with store.claim(10) as rows:
+            assert len(rows) == 1
+
+
+async def timeouts(store: PostgresStore) -> list[str]:
+    names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "application_name")
+    async with store.database.transaction() as connection:
+        return [(await connection.exec_driver_sql(f"SHOW {name}")).scalar_one() for name in names]
