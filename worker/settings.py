@@ -6,10 +6,20 @@ that contradict each other are refused at start.
 
 import os
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from worker.errors import FatalError
@@ -104,13 +114,45 @@ class SettleSettings(Section):
 
 class JudgeName(StrEnum):
     LOCAL = "local"
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
 
 
 class JudgeSettings(Section):
-    """Which judge fills the support matrix."""
+    """Which judge fills the support matrix, and how it is asked."""
 
-    name: JudgeName = Field(JudgeName.LOCAL, description="local: no key, no network; never for paying anyone")
+    name: JudgeName = Field(
+        JudgeName.LOCAL, description="local (no key, no network; never for paying anyone), openai or anthropic"
+    )
+    model: str | None = Field(None, description="of an LLM judge, such as gpt-5-mini or claude-haiku-4-5")
+    fallback_name: JudgeName | None = Field(None, description="an LLM judge to ask while the first one is down")
+    fallback_model: str | None = Field(None, description="its model; the method of what it judges names it")
+    secret: SecretStr | None = Field(
+        None, description="16 bytes or more, the same for all workers: no publisher can guess how its text is fenced"
+    )
     key_points_max: int = Field(64, ge=1, le=64, description="key points of one answer")
+    weighting: str = Field("uniform", pattern="^(uniform|importance)$", description="uniform, or importance (1 to 3)")
+    refinement: str = Field(
+        "folded", pattern="^(folded|own_call|off)$", description="drop redundant key points: folded, own_call or off"
+    )
+    scoring_mode: str = Field(
+        "answer", pattern="^(answer|source|pair)$", description="what one scoring call scores: answer, source or pair"
+    )
+
+
+class LlmSettings(Section):
+    """The attribution LLM: access, deadlines and sizes of a call."""
+
+    openai_api_key: SecretStr | None = Field(None, description="for judge openai")
+    openai_base_url: str | None = Field(None, description="any server that speaks OpenAI's API (vLLM, llama.cpp, Azure)")
+    anthropic_api_key: SecretStr | None = Field(None, description="for judge anthropic")
+    anthropic_base_url: str | None = Field(None, description="another server that speaks Anthropic's API")
+    call_timeout_s: float = Field(120.0, gt=0, lt=3_600, description="one call, whatever it waits for")
+    transient_failures_max: int = Field(4, ge=1, description="failures of one call, the provider being up, per attempt")
+    input_tokens_max: int = Field(100_000, ge=1_000, description="of one call; sources that do not fit are split")
+    output_tokens_max: int = Field(16_000, ge=500, description="of one reply")
+    reasoning_tokens_max: int = Field(0, ge=0, description="added to a reply's cap, for models that reason")
+    token_margin: float = Field(1.15, ge=1, description="other tokenizers than o200k need more: estimates are times this")
 
 
 class ModelLimits(Section):
@@ -148,6 +190,47 @@ class LimiterSettings(ModelLimits):
     def of_model(self, model: str) -> ModelLimits:
         """The limits of one model."""
         return self.models.get(model, self)
+
+
+def _not_a_float(value: object) -> object:
+    """JSON's numbers arrive as floats, which hold few prices exactly."""
+    if isinstance(value, float):
+        raise ValueError('give money as a string, such as "0.25"')  # noqa: TRY004  # pydantic reports ValueErrors only
+    return value
+
+
+Money = Annotated[Decimal, BeforeValidator(_not_a_float), Field(ge=0, allow_inf_nan=False)]
+UnitPrice = Annotated[Money, Field(max_digits=12, decimal_places=6)]
+
+
+class ModelPrices(Section):
+    """US dollars per million tokens; reasoning costs what output costs."""
+
+    input: UnitPrice
+    output: UnitPrice
+    cache_read: UnitPrice
+    cache_write: UnitPrice
+
+
+class BudgetSettings(Section):
+    """What the attribution LLM may cost, over all workers, by UTC hour and day; unset is unlimited."""
+
+    total_usd_per_hour: Money | None = Field(None, description="spent: intake pauses until the hour ends")
+    total_usd_per_day: Money | None = Field(None, description="spent: intake pauses until the day ends")
+    tenant_usd_per_hour: Money | None = Field(
+        None, description="of each tenant; spent: its records are set aside, replayably, as budget_exhausted"
+    )
+    tenant_usd_per_day: Money | None = Field(None, description="of each tenant, as above")
+    lease_fraction: Decimal = Field(
+        Decimal("0.02"), gt=0, le=1, description="of a budget's rest, what a worker takes at once to spend on its own"
+    )
+
+
+class ReuseSettings(Section):
+    """Cached answers are served all day: the judgement of one is copied to the next of the same content, at no cost."""
+
+    enabled: bool = Field(True, description="within a tenant and method, where texts are stored in full")
+    age_days_max: int = Field(30, ge=1, description="older judgements are made anew, and their entries dropped")
 
 
 class CreditSettings(Section):
@@ -214,12 +297,20 @@ class Settings(BaseSettings):
     intake: IntakeSettings = IntakeSettings()
     settle: SettleSettings = SettleSettings()
     judge: JudgeSettings = JudgeSettings()
+    llm: LlmSettings = LlmSettings()
     limiter: LimiterSettings = LimiterSettings()
+    budgets: BudgetSettings = BudgetSettings()
+    reuse: ReuseSettings = ReuseSettings()
     credit: CreditSettings = CreditSettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
     outbox: OutboxSettings = OutboxSettings()
     shutdown: ShutdownSettings = ShutdownSettings()
     log: LogSettings = LogSettings()
+    prices: Mapping[str, ModelPrices] = Field(
+        {},
+        description="in place of the known ones, by provider/model, in US dollars per million tokens, as JSON: "
+        '{"openai/my-model": {"input": "0.25", "output": "2", "cache_read": "0.025", "cache_write": "0.25"}}',
+    )
     store_text: TextStorage = Field(
         TextStorage.FULL, description="full, or hash: key points and quotes are kept as SHA-256 only"
     )
@@ -290,6 +381,15 @@ class Settings(BaseSettings):
                 "one event must fit in flight",
             ),
         ]
+
+    @field_validator("prices")
+    @classmethod
+    def prices_name_provider_and_model(cls, prices: Mapping[str, ModelPrices]) -> Mapping[str, ModelPrices]:
+        for name in prices:
+            provider, slash, model = name.partition("/")
+            if not (provider and slash and model):
+                raise ValueError(f"{name!r} is not provider/model")
+        return prices
 
     @field_validator("postgres")
     @classmethod
