@@ -2,9 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 from worker.core.llm import Completion, CompletionRequest, CompletionUsage, Finish, UsageSource
+
+TOKENS_MAX = 10**9
+"""No call uses as many; a larger count is senseless."""
 
 
 class UnreadableBodyError(ValueError):
@@ -12,6 +16,11 @@ class UnreadableBodyError(ValueError):
 
 
 JsonObject = Mapping[str, object]
+
+
+def body_text(content: bytes) -> str:
+    """UTF-8 whatever the headers say, and without NUL, which JSON never holds and PostgreSQL never takes."""
+    return content.decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
 def json_object(raw: str) -> JsonObject:
@@ -47,26 +56,65 @@ def objects(body: JsonObject, name: str) -> list[JsonObject]:
     )
 
 
-def token_count(usage: JsonObject, name: str) -> int:
-    """A count of tokens; 0 when absent or senseless."""
+def token_count(usage: JsonObject, name: str) -> int | None:
+    """A count of tokens; None when absent or senseless."""
     value = usage.get(name)
-    return value if type(value) is int and value >= 0 else 0
+    return value if type(value) is int and 0 <= value <= TOKENS_MAX else None
 
 
-def estimated_completion(
-    finish: Finish, text: str | None, raw: str, request: CompletionRequest, count_tokens: Callable[[str], int]
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a body says of the model's message; `usage` None when it tells none that makes sense."""
+
+    finish: Finish
+    text: str | None
+    usage: CompletionUsage | None
+
+
+NOTHING_SAID = Said(Finish.UNKNOWN, None, None)
+
+
+def completion_in(
+    raw: str,
+    request: CompletionRequest,
+    *,
+    said_in: Callable[[JsonObject], Said],
+    count_tokens: Callable[[str], int],
 ) -> Completion:
-    """A response that tells no usage is billed all the same: our count stands in, and says so."""
+    """Any body as a completion.
+
+    A response whose usage is missing, or says that something came of nothing, is billed all the same: our own count
+    stands in then, and says so.
+    """
+    try:
+        body = json_object(raw)
+    except UnreadableBodyError:
+        body, said = {}, NOTHING_SAID
+    else:
+        said = said_in(body)
+    usage = said.usage
+    if usage is None or _says_nothing_was_used(usage, said.text):
+        usage = estimated_usage(said.finish, said.text, request, count_tokens)
+    request_id = body.get("id")
+    return Completion(said.finish, said.text, usage, raw, request_id if isinstance(request_id, str) else None)
+
+
+def estimated_usage(
+    finish: Finish, text: str | None, request: CompletionRequest, count_tokens: Callable[[str], int]
+) -> CompletionUsage:
+    """What was asked, and what was said; where nothing tells how much was said, as much as was allowed."""
     asked = (request.instructions, request.context, request.question, json.dumps(request.schema))
-    usage = CompletionUsage(
+    if text is not None:
+        output_tokens = count_tokens(text)
+    else:
+        output_tokens = 0 if finish is Finish.REFUSED else request.output_tokens_max
+    return CompletionUsage(
         input_tokens=sum(count_tokens(part) for part in asked),
-        output_tokens=count_tokens(text if text is not None else raw),
+        output_tokens=output_tokens,
         source=UsageSource.ESTIMATED,
     )
-    return Completion(finish, text, usage, raw)
 
 
-def request_id_of(body: JsonObject) -> str | None:
-    """The provider's own id of the completion."""
-    value = body.get("id")
-    return value if isinstance(value, str) else None
+def _says_nothing_was_used(usage: CompletionUsage, text: str | None) -> bool:
+    input_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    return input_tokens == 0 or (bool(text) and usage.output_tokens + usage.reasoning_tokens == 0)

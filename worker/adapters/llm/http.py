@@ -1,112 +1,71 @@
-"""One HTTP exchange with a provider: deadlines, failures in our words, and one parameter downgrade."""
+"""The one HTTP client of a provider: bounded in connections, in time by phase, and in what it reads."""
 
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import AsyncIterator
 
 import httpx2
 
-from worker.adapters.llm.bodies import UnreadableBodyError, json_object, member
-from worker.adapters.llm.profiles import CapabilityProfile, downgraded
-from worker.core.calls import CallFailure, CallProblem
-from worker.llm_ports import CallFailedError, Reply
-
-CONNECT_TIMEOUT_S = 10.0
+CONNECT_S_MAX = 10.0
+POOL_S_MAX = 10.0
 KEEPALIVE_EXPIRY_S = 15.0
-"""Short: providers drop idle connections, and a reset on a reused one looks like a lost call."""
+"""Short: providers drop idle connections, and a reset on a reused one looks like a lost call (claude-code#82500)."""
 
-FAILURES_BY_STATUS = {
-    401: CallFailure.DENIED,
-    403: CallFailure.DENIED,
-    404: CallFailure.DENIED,
-    402: CallFailure.QUOTA,
-    429: CallFailure.THROTTLED,
-    503: CallFailure.OVERLOADED,
-    529: CallFailure.OVERLOADED,
-    408: CallFailure.TRANSIENT,
-    409: CallFailure.TRANSIENT,
-}
-QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
-REFUSAL_CODES = frozenset({"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation"})
+BODY_BYTES_MAX = 16 * 1024 * 1024
+"""Several times what the longest output of any model takes."""
+
+LIBRARY_LOGGERS = ("openai", "anthropic", "httpx2", "httpcore2")
 
 
 def http_client(*, connections_max: int) -> httpx2.AsyncClient:
-    """The one client of a provider and process; the limiter, not the pool, decides how many calls are in flight."""
+    """The limiter, not the pool, decides how many calls are in flight: `connections_max` must not be less.
+
+    Nothing is taken from the environment: no proxy, no netrc, no certificates.
+    """
     limits = httpx2.Limits(
         max_connections=connections_max,
         max_keepalive_connections=connections_max,
         keepalive_expiry=KEEPALIVE_EXPIRY_S,
     )
-    return httpx2.AsyncClient(limits=limits, follow_redirects=False)
+    transport = BoundedTransport(limits=limits, trust_env=False)
+    return httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
 
 
 def timeouts(total_s: float) -> httpx2.Timeout:
-    """Per-phase bounds; the total deadline is the caller's `asyncio.timeout`."""
-    return httpx2.Timeout(total_s, connect=min(CONNECT_TIMEOUT_S, total_s), pool=total_s)
+    """Bounds per phase. The total is not httpx's to keep: a body may drip for ever without one read taking long.
+
+    Getting a connection has half of the total at most, so that it is over, and known to have sent nothing, in time.
+    """
+    return httpx2.Timeout(total_s, connect=min(CONNECT_S_MAX, total_s / 2), pool=min(POOL_S_MAX, total_s / 2))
 
 
-class LearningProfile:
-    """A model's profile; a parameter refused once is left out from then on, in this process."""
-
-    def __init__(self, profile: CapabilityProfile) -> None:
-        self.current = profile
-
-    async def call(self, send: Callable[[], Awaitable[Reply]]) -> Reply:
-        """Send; after a 400 that names a parameter we can do without, send once more without it."""
-        try:
-            return await send()
-        except CallFailedError as error:
-            said = error.problem.raw if error.problem.status == httpx2.codes.BAD_REQUEST else None
-            profile = downgraded(self.current, said) if said else None
-            if profile is None:
-                raise
-            self.current = profile
-        return await send()
+def silence_libraries() -> None:
+    """At their lower levels they log requests, and with them what publishers wrote."""
+    for name in LIBRARY_LOGGERS:
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def failed_status(response: httpx2.Response) -> CallFailedError:
-    """What a status other than 200 means."""
-    failure = FAILURES_BY_STATUS.get(response.status_code)
-    codes = _error_codes(response.text)
-    if codes & QUOTA_CODES:
-        failure = CallFailure.QUOTA
-    elif codes & REFUSAL_CODES:
-        failure = CallFailure.REFUSED
-    elif failure is None:
-        failure = (
-            CallFailure.TRANSIENT
-            if response.status_code >= httpx2.codes.INTERNAL_SERVER_ERROR
-            else CallFailure.REJECTED
-        )
-    problem = CallProblem(
-        failure=failure,
-        detail=f"HTTP {response.status_code}{_named(codes)}",
-        status=response.status_code,
-        retry_after=response.headers.get("retry-after"),
-        raw=response.text,
-    )
-    return CallFailedError(problem, dict(response.headers))
+class BoundedTransport(httpx2.AsyncHTTPTransport):
+    """Gives up on a body longer than `BODY_BYTES_MAX`, as on one that breaks off."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _BoundedStream(response.stream, request)
+        return response
 
 
-def failed_connection(error: Exception) -> CallFailedError:
-    """No response: unless the connection itself failed, the provider may have done, and billed, the work."""
-    cause = error.__cause__ or error
-    never_sent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
-    problem = CallProblem(
-        failure=CallFailure.TRANSIENT,
-        detail=f"no response ({type(cause).__name__})",
-        response_lost=not never_sent,
-    )
-    return CallFailedError(problem)
+class _BoundedStream(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream, request: httpx2.Request) -> None:
+        self._stream = stream
+        self._request = request
 
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read_bytes = 0
+        async for chunk in self._stream:
+            read_bytes += len(chunk)
+            if read_bytes > BODY_BYTES_MAX:
+                raise httpx2.ReadError(f"the body is longer than {BODY_BYTES_MAX} bytes", request=self._request)
+            yield chunk
 
-def _error_codes(text: str) -> frozenset[str]:
-    """The codes and types an error body names, in OpenAI's, Azure's and Anthropic's dialects."""
-    try:
-        error = member(json_object(text), "error")
-    except UnreadableBodyError:
-        return frozenset()
-    named = [error.get("code"), error.get("type"), member(error, "innererror").get("code")]
-    return frozenset(value for value in named if isinstance(value, str))
-
-
-def _named(codes: frozenset[str]) -> str:
-    return f" ({', '.join(sorted(codes))})" if codes else ""
+    async def aclose(self) -> None:
+        await self._stream.aclose()

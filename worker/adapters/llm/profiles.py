@@ -1,4 +1,4 @@
-"""What a model's API takes, and what this process has learnt that it does not."""
+"""What a model's API takes, and what a refusal teaches about it."""
 
 import re
 from dataclasses import dataclass, replace
@@ -23,15 +23,21 @@ class CapabilityProfile:
     def has(self, capability: Capability) -> bool:
         return capability in self.capabilities
 
-    def without(self, capability: Capability) -> "CapabilityProfile":
-        return replace(self, capabilities=self.capabilities - {capability})
 
-    def with_added(self, capability: Capability) -> "CapabilityProfile":
-        return replace(self, capabilities=self.capabilities | {capability})
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A capability that a model turned out to have, or not to have."""
+
+    capability: Capability
+    has_it: bool
+
+    def applied_to(self, profile: CapabilityProfile) -> CapabilityProfile:
+        one = frozenset({self.capability})
+        return replace(profile, capabilities=profile.capabilities | one if self.has_it else profile.capabilities - one)
 
 
 ALL_OPENAI = frozenset({Capability.TEMPERATURE, Capability.MAX_COMPLETION_TOKENS, Capability.STRUCTURED_OUTPUT})
-REASONING_MODEL = re.compile(r"^(o\d|gpt-5)")
+REASONING_MODEL = re.compile(r"o\d|gpt-5")
 
 
 def openai_profile(model: str, *, official: bool) -> CapabilityProfile:
@@ -39,7 +45,7 @@ def openai_profile(model: str, *, official: bool) -> CapabilityProfile:
     capabilities = ALL_OPENAI
     if REASONING_MODEL.match(model):
         capabilities -= {Capability.TEMPERATURE}
-    if not official:
+    elif not official:
         capabilities -= {Capability.MAX_COMPLETION_TOKENS}
     return CapabilityProfile(capabilities)
 
@@ -49,27 +55,31 @@ def anthropic_profile() -> CapabilityProfile:
     return CapabilityProfile(frozenset({Capability.STRUCTURED_OUTPUT, Capability.PROMPT_CACHING}))
 
 
-REFUSALS: tuple[tuple[re.Pattern[str], Capability, bool], ...] = (
-    # (what a 400 says, the capability it speaks of, whether to gain it instead of losing it)
-    (
-        re.compile(r"max_tokens.*(not supported|unsupported).*max_completion_tokens", re.DOTALL),
-        Capability.MAX_COMPLETION_TOKENS,
-        True,
-    ),
-    (re.compile(r"max_completion_tokens"), Capability.MAX_COMPLETION_TOKENS, False),
-    (re.compile(r"temperature"), Capability.TEMPERATURE, False),
-    (
-        re.compile(r"response_format|json_schema|output_config|output_format|structured output", re.IGNORECASE),
-        Capability.STRUCTURED_OUTPUT,
-        False,
-    ),
-    (re.compile(r"cache_control"), Capability.PROMPT_CACHING, False),
+REFUSING = re.compile(
+    r"not supported|unsupported|n[o']t support|not permitted|not allowed|unrecognized|unknown|unexpected|forbidden",
+    re.IGNORECASE,
 )
+SCHEMA_AT_FAULT = re.compile(r"invalid[ _](json[ _])?schema|format\.schema", re.IGNORECASE)
+USE_INSTEAD = re.compile(r"max_tokens.*max_completion_tokens", re.DOTALL)
+NAMED = (
+    (re.compile(r"max_completion_tokens"), Capability.MAX_COMPLETION_TOKENS),
+    (re.compile(r"temperature"), Capability.TEMPERATURE),
+    (re.compile(r"response_format|json_schema|output_config|output_format|structured output", re.IGNORECASE),
+     Capability.STRUCTURED_OUTPUT),
+    (re.compile(r"cache_control"), Capability.PROMPT_CACHING),
+)  # fmt: skip
 
 
-def downgraded(profile: CapabilityProfile, refusal: str) -> CapabilityProfile | None:
-    """The profile after what a 400 says, or None when the refusal names nothing that we could leave out."""
-    for pattern, capability, gain in REFUSALS:
-        if pattern.search(refusal) and profile.has(capability) != gain:
-            return profile.with_added(capability) if gain else profile.without(capability)
+def lesson_of(profile: CapabilityProfile, refusal: str) -> Lesson | None:
+    """What the message of a 400 says about a parameter that a request of this profile sent; None: nothing to learn.
+
+    A parameter must be named *and* refused: a value out of range, or a schema that is wrong, is no lack of the model.
+    """
+    if not REFUSING.search(refusal) or SCHEMA_AT_FAULT.search(refusal):
+        return None
+    if USE_INSTEAD.search(refusal) and not profile.has(Capability.MAX_COMPLETION_TOKENS):
+        return Lesson(Capability.MAX_COMPLETION_TOKENS, has_it=True)
+    for name, capability in NAMED:
+        if name.search(refusal) and profile.has(capability):
+            return Lesson(capability, has_it=False)
     return None

@@ -22,8 +22,7 @@ PARAMETERS: Final = frozenset({
     "thinking", "tools", "tool_choice", "service_tier", "output_config", "container", "inference_geo",
 })  # fmt: skip
 
-ERRORS: Final[Mapping[ErrorKind, tuple[int, str, str]]] = {
-    # (status, type, message)
+STATUS_TYPE_MESSAGE: Final[Mapping[ErrorKind, tuple[int, str, str]]] = {
     ErrorKind.RATE_LIMIT: (429, "rate_limit_error", "This request would exceed your organization's rate limit."),
     ErrorKind.QUOTA: (
         400,
@@ -80,7 +79,7 @@ class AnthropicWire:
         )
 
     def error(self, refused: RefusedError, request_id: str, key: str | None) -> tuple[int, Json]:
-        status, error_type, message = ERRORS[refused.kind]
+        status, error_type, message = STATUS_TYPE_MESSAGE[refused.kind]
         error = {"type": error_type, "message": refused.message or message.format(key=key)}
         return status, {"type": "error", "error": error, "request_id": request_id}
 

@@ -80,7 +80,8 @@ class Bill:
 
 
 def _document(line: BillLine) -> Mapping[str, object]:
-    members = asdict(line)
-    usage = members.pop("usage")
-    del usage["source"]
-    return members | usage
+    members: dict[str, object] = asdict(line)
+    del members["usage"]
+    buckets = asdict(line.usage)
+    del buckets["source"]
+    return members | buckets

@@ -73,6 +73,10 @@ def _finishes(word: str | None) -> Says:
     return Says(lambda spoken: replace(spoken, finish=word))
 
 
+def _is_cut(word: str) -> Says:
+    return Says(lambda spoken: replace(spoken, finish=word, text=spoiling.cut_short(spoken.text or "")))
+
+
 def _calls_tools(word: str) -> Says:
     return Says(lambda spoken: replace(spoken, finish=word, text=None, has_tool_calls=True))
 
@@ -126,9 +130,9 @@ EFFECTS: Final[Mapping[Fault, Effect]] = {
     Fault.SLOW_BODY: Delivers(Delivery.SLOW),
     Fault.CLOSE_AFTER: Delivers(Delivery.CLOSE_AFTER),
     Fault.COMPLETION_IN_400: Says(lambda spoken: replace(spoken, text=None, finish="content_filter"), status=400),
-    Fault.FINISH_LENGTH: _finishes("length"),
-    Fault.FINISH_MAX_TOKENS: _finishes("max_tokens"),
-    Fault.FINISH_CONTEXT_WINDOW: _finishes("model_context_window_exceeded"),
+    Fault.FINISH_LENGTH: _is_cut("length"),
+    Fault.FINISH_MAX_TOKENS: _is_cut("max_tokens"),
+    Fault.FINISH_CONTEXT_WINDOW: _is_cut("model_context_window_exceeded"),
     Fault.FINISH_CONTENT_FILTER: _finishes("content_filter"),
     Fault.FINISH_REFUSAL: _finishes("refusal"),
     Fault.FINISH_TOOL_CALLS: _calls_tools("tool_calls"),

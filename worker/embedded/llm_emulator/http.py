@@ -137,15 +137,13 @@ class Connection(asyncio.Protocol):
         response = work.respond()
         if self._is_lost:
             return
+        whole = rendered(response, len(response.body))
         match response.delivery:
             case Delivery.WHOLE | Delivery.CLOSE_AFTER:
-                self._unsent = response
-                self._write(rendered(response, len(response.body)))
+                self._write(whole, response)
             case Delivery.SLOW:
-                self._unsent = response
-                self._drip(rendered(response, len(response.body)), response.slow_s / SLOW_PIECES)
+                self._drip(whole, response)
             case Delivery.TRUNCATED:
-                whole = rendered(response, len(response.body))
                 self._transport.write(whole[: len(whole) - len(response.body) // 2 - 1])
                 self._transport.close()
             case Delivery.RESET:
@@ -153,23 +151,22 @@ class Connection(asyncio.Protocol):
             case Delivery.SILENCE:
                 pass
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, response: Response) -> None:
+        """The last bytes of a response."""
+        self._unsent = response
         self._transport.write(data)
         if not self._transport.get_write_buffer_size():
             self._sent()
 
-    def _drip(self, data: bytes, pause_s: float, piece: int = 0) -> None:
+    def _drip(self, data: bytes, response: Response, piece: int = 1) -> None:
         if self._is_lost:
             return
-        size = -(-len(data) // SLOW_PIECES)
-        chunk = data[piece * size : (piece + 1) * size]
-        if piece == SLOW_PIECES - 1:
-            self._write(chunk)
+        size = -(-len(data) // (SLOW_PIECES - piece + 1))
+        if piece == SLOW_PIECES:
+            self._write(data, response)
             return
-        unsent, self._unsent = self._unsent, None
-        self._transport.write(chunk)
-        self._unsent = unsent
-        self._loop.call_later(pause_s, self._drip, data, pause_s, piece + 1)
+        self._transport.write(data[:size])
+        self._loop.call_later(response.slow_s / SLOW_PIECES, self._drip, data[size:], response, piece + 1)
 
     def _sent(self) -> None:
         response, self._unsent = self._unsent, None

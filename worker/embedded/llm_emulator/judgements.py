@@ -78,7 +78,9 @@ def instant_opinion(request: Understood) -> str:
         case Stage.REFINE:
             return dropped_reply(())
         case Stage.SCORE:
-            first_words = {source.source_id: " ".join(source.text.split()[:QUOTE_WORDS_MAX]) for source in asked.sources}
+            first_words = {
+                source.source_id: " ".join(source.text.split()[:QUOTE_WORDS_MAX]) for source in asked.sources
+            }
             return scores_reply(
                 StatedCell(key_point_id, source_id, 10_000 * (int(source_id[1:]) % 2), first_words[source_id])
                 for key_point_id, source_id in asked.pairs

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from worker.core.llm import Stage
 
@@ -80,6 +81,8 @@ class ErrorKind(StrEnum):
 
 class RefusedError(Exception):
     """The API refuses the call; nothing is billed. `code` and `param` as OpenAI names them, where it does."""
+
+    headers: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self, kind: ErrorKind, message: str | None = None, *, param: str | None = None, code: str | None = None

@@ -25,8 +25,7 @@ PARAMETERS: Final = frozenset({
 UNCAPPED_OUTPUT_TOKENS: Final = 4_096
 """What a request without a cap is taken to ask for."""
 
-ERRORS: Final[Mapping[ErrorKind, tuple[int, str, str | None, str]]] = {
-    # (status, type, code, message)
+STATUS_TYPE_CODE_MESSAGE: Final[Mapping[ErrorKind, tuple[int, str, str | None, str]]] = {
     ErrorKind.RATE_LIMIT: (429, "tokens", "rate_limit_exceeded", "Rate limit reached. Please try again later."),
     ErrorKind.QUOTA: (
         429,
@@ -95,7 +94,7 @@ class OpenAIWire:
         )
 
     def error(self, refused: RefusedError, request_id: str, key: str | None) -> tuple[int, Json]:  # noqa: ARG002  # is in a header
-        status, error_type, code, message = ERRORS[refused.kind]
+        status, error_type, code, message = STATUS_TYPE_CODE_MESSAGE[refused.kind]
         error: dict[str, Any] = {
             "message": refused.message or message.format(key=key),
             "type": error_type,
@@ -115,7 +114,9 @@ class OpenAIWire:
     def exceeded(self, exceeded: Exceeded, model: str) -> RefusedError:
         unit = "requests per min (RPM)" if exceeded.limited is Limited.REQUESTS else "tokens per min (TPM)"
         if exceeded.wait_s is None:
-            message = f"Request too large for {model} on {unit}: Limit {exceeded.limit}, Requested {exceeded.requested}."
+            message = (
+                f"Request too large for {model} on {unit}: Limit {exceeded.limit}, Requested {exceeded.requested}."
+            )
         else:
             message = (
                 f"Rate limit reached for {model} on {unit}: Limit {exceeded.limit}, "
@@ -188,8 +189,7 @@ def _check_parameters(body: Json, rules: ModelRules) -> None:
         raise RefusedError(ErrorKind.INVALID, message, param="temperature", code="unsupported_value")
     if rules.always_reasons and "max_tokens" in body:
         message = (
-            "Unsupported parameter: 'max_tokens' is not supported with this model. "
-            "Use 'max_completion_tokens' instead."
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
         )
         raise RefusedError(ErrorKind.INVALID, message, param="max_tokens", code="unsupported_parameter")
     if not rules.takes_max_completion_tokens and "max_completion_tokens" in body:

@@ -90,9 +90,7 @@ class PrefixCache:
 
     def write(self, prefixes: Sequence[Prefix], now_s: float, available_s: float) -> None:
         """Those that are not there will be from `available_s` on."""
-        missing = [
-            prefix for prefix in prefixes if not now_s < self._lives.get(prefix.key, (0.0, 0.0))[1]
-        ]
+        missing = [prefix for prefix in prefixes if not now_s < self._lives.get(prefix.key, (0.0, 0.0))[1]]
         self._use(missing, available_s, available_s)
 
     def _use(self, prefixes: Iterable[Prefix], available_s: float, used_s: float) -> None:
@@ -103,7 +101,9 @@ class PrefixCache:
             del self._lives[next(iter(self._lives))]
 
 
-def usage_of(call: Call, prompt: Prompt, cached_tokens: int, output_tokens: int, reasoning_tokens: int) -> CompletionUsage:
+def usage_of(
+    call: Call, prompt: Prompt, cached_tokens: int, output_tokens: int, reasoning_tokens: int
+) -> CompletionUsage:
     """What the call used: writing to the cache is a bucket of its own with Anthropic, and free with OpenAI."""
     written = 0
     if call.api is Api.ANTHROPIC and prompt.prefixes:

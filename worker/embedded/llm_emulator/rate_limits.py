@@ -87,9 +87,7 @@ class Bucket:
 
     def state(self, now_ns: int) -> BucketState:
         remaining = max(0, self.remaining(now_ns))
-        return BucketState(
-            self.limit, remaining, (self._capacity - self._level) / self.limit / SECOND_NS, self.charged
-        )
+        return BucketState(self.limit, remaining, (self._capacity - self._level) / self.limit / SECOND_NS, self.charged)
 
     def _refill(self, now_ns: int) -> None:
         self._level = min(self._capacity, self._level + self.limit * (now_ns - self._at_ns))
@@ -101,7 +99,9 @@ class Account:
 
     def __init__(self, api: Api, limits: RateLimits, now_ns: int) -> None:
         self._api = api
-        named = {Limited(field.name): getattr(limits, field.name) for field in fields(limits) if field.name != "burst_s"}
+        named = {
+            Limited(field.name): getattr(limits, field.name) for field in fields(limits) if field.name != "burst_s"
+        }
         self._buckets = {
             limited: Bucket(limit, limits.burst_s, now_ns) for limited, limit in named.items() if limit is not None
         }

@@ -21,7 +21,8 @@ def load_tokenizer() -> None:
 
 def token_ids(text: str) -> list[int]:
     if len(text) <= PIECE_CHARACTERS:
-        return _encoding().encode_ordinary(text)
+        ids: list[int] = _encoding().encode_ordinary(text)
+        return ids
     pieces = (text[start : start + PIECE_CHARACTERS] for start in range(0, len(text), PIECE_CHARACTERS))
     return list(chain.from_iterable(_encoding().encode_ordinary(piece) for piece in pieces))
 
@@ -34,4 +35,5 @@ def static_token_ids(text: str) -> tuple[int, ...]:
 
 def first_tokens(text: str, count: int) -> str:
     """As much of the text as `count` tokens hold."""
-    return _encoding().decode(token_ids(text)[:count])
+    shown: str = _encoding().decode(token_ids(text)[:count])
+    return shown

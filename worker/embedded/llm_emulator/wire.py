@@ -60,8 +60,8 @@ def text_of(content: object, text_types: frozenset[str], where: str) -> str:
     """A message's content: a string, or parts that are texts."""
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else [content]
-    if not parts or not all(isinstance(part, Mapping) and part.get("type") in text_types for part in parts):
+    parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+    if not parts or not all(part.get("type") in text_types for part in parts):
         raise RefusedError(ErrorKind.INVALID, f"{where}: only text is taken here")
     return "\n\n".join(str(part.get("text", "")) for part in parts)
 
