@@ -1,10 +1,10 @@
 """From the outbox to Kafka: publishes what is stored, and nothing else."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from worker.errors import UnavailableError
-from worker.ports import OutboxStore, Publisher
+from worker.ports import OutboxRow, OutboxStore, Publisher
 from worker.settings import OutboxSettings
 from worker.telemetry import Telemetry
 
@@ -72,7 +72,14 @@ class Relay:
     async def _publish_batch(self) -> int:
         async with self._outbox.claim(self._settings.batch_max) as rows:
             if rows:
-                async with asyncio.timeout(self._settings.publish_timeout_s):
-                    await self._publisher.publish([row.message for row in rows])
+                await self._publish(rows)
         self._telemetry.messages_published(len(rows))
         return len(rows)
+
+    async def _publish(self, rows: Sequence[OutboxRow]) -> None:
+        """Publish under our own deadline, so that the rows' transaction ends whatever the broker does."""
+        try:
+            async with asyncio.timeout(self._settings.publish_timeout_s):
+                await self._publisher.publish([row.message for row in rows])
+        except TimeoutError:
+            raise UnavailableError(f"no acknowledgement within {self._settings.publish_timeout_s:g} s") from None

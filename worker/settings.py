@@ -144,7 +144,7 @@ class LlmSettings(Section):
     """The attribution LLM: access, deadlines and sizes of a call."""
 
     openai_api_key: SecretStr | None = Field(None, description="for judge openai")
-    openai_base_url: str | None = Field(None, description="any server that speaks OpenAI's API (vLLM, llama.cpp, Azure)")
+    openai_base_url: str | None = Field(None, description="another server that speaks OpenAI's API (vLLM, Azure)")
     anthropic_api_key: SecretStr | None = Field(None, description="for judge anthropic")
     anthropic_base_url: str | None = Field(None, description="another server that speaks Anthropic's API")
     call_timeout_s: float = Field(120.0, gt=0, lt=3_600, description="one call, whatever it waits for")
@@ -152,7 +152,7 @@ class LlmSettings(Section):
     input_tokens_max: int = Field(100_000, ge=1_000, description="of one call; sources that do not fit are split")
     output_tokens_max: int = Field(16_000, ge=500, description="of one reply")
     reasoning_tokens_max: int = Field(0, ge=0, description="added to a reply's cap, for models that reason")
-    token_margin: float = Field(1.15, ge=1, description="other tokenizers than o200k need more: estimates are times this")
+    token_margin: float = Field(1.15, ge=1, description="estimates are times this: other tokenizers count more")
 
 
 class ModelLimits(Section):
@@ -179,7 +179,7 @@ class LimiterSettings(ModelLimits):
     )
     wait_max_s: float = Field(600.0, gt=0, description="a call not granted by then waits as in an outage")
     long_wait_s: float = Field(30.0, gt=0, description="a wait this long is logged")
-    slowdown: float = Field(0.5, gt=0, lt=1, description="speed after a refusal (429, 529), as a share of the speed then")
+    slowdown: float = Field(0.5, gt=0, lt=1, description="speed after a refusal (429, 529), as a share of before")
     slowdown_floor: float = Field(0.05, gt=0, le=1, description="lowest speed, as a share of the limits")
     recovery_s: float = Field(120.0, gt=0, description="from a standstill back to full speed, in equal steps")
     pause_s: float = Field(1.0, gt=0, description="after a refusal that names no wait; doubles while they go on")
@@ -199,8 +199,12 @@ def _not_a_float(value: object) -> object:
     return value
 
 
-Money = Annotated[Decimal, BeforeValidator(_not_a_float), Field(ge=0, allow_inf_nan=False)]
-UnitPrice = Annotated[Money, Field(max_digits=12, decimal_places=6)]
+Money = Annotated[
+    Decimal, BeforeValidator(_not_a_float), Field(ge=0, allow_inf_nan=False, max_digits=20, decimal_places=10)
+]
+UnitPrice = Annotated[
+    Decimal, BeforeValidator(_not_a_float), Field(ge=0, allow_inf_nan=False, max_digits=12, decimal_places=6)
+]
 
 
 class ModelPrices(Section):

@@ -1,17 +1,25 @@
 """What the worker says about itself: metric names as one typed list, and one canonical log line per record."""
 
 import logging
+import math
 import sys
 import time
 from collections import Counter as CounterOf
+from collections.abc import Callable
+from decimal import Decimal
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from schemas.dead_letter import DeadLetterReason
+from worker.core.calls import CallProblem
+from worker.core.llm import Completion, Stage
 from worker.core.outcome import Outcome, Processed
 from worker.core.records import Record
 from worker.settings import LogFormat, LogSettings
+
+REPEATS_KEPT_MAX = 1_000
+"""Different things a library said that are remembered; messages are templates, so there are few."""
 
 log: structlog.types.FilteringBoundLogger = structlog.get_logger("worker")
 
@@ -41,8 +49,29 @@ def configure_logging(settings: LogSettings) -> None:
     )
     # Libraries log through the standard library: same lines, and only what is worth an operator's look.
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(SeldomRepeated())
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=processors))
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
+
+
+class SeldomRepeated(logging.Filter):
+    """Lets a library say the same thing once in a while: in an outage the Kafka client says it many times a second."""
+
+    def __init__(self, interval_s: float = 10.0, monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._interval_s = interval_s
+        self._monotonic = monotonic
+        self._said_s: dict[tuple[str, object], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now_s = self._monotonic()
+        saying = (record.name, record.msg)
+        if now_s - self._said_s.get(saying, -math.inf) < self._interval_s:
+            return False
+        if len(self._said_s) > REPEATS_KEPT_MAX:
+            self._said_s.clear()
+        self._said_s[saying] = now_s
+        return True
 
 
 class Metrics:
@@ -68,6 +97,24 @@ class Metrics:
         self.unevidenced_supports = Counter(
             "attribution_unevidenced_supports", "Supports set to 0 for want of evidence.", registry=registry
         )
+        self.verdict_parts_ignored = Counter(
+            "attribution_verdict_parts_ignored", "Parts of LLM replies that nobody asked for.", registry=registry
+        )
+        self.llm_calls = Counter(
+            "attribution_llm_calls", "LLM calls, by how they ended.", ["provider", "model", "end"], registry=registry
+        )
+        self.llm_tokens = Counter(
+            "attribution_llm_tokens", "LLM tokens, by bucket.", ["provider", "model", "bucket"], registry=registry
+        )
+        self.llm_cost_usd = Counter(
+            "attribution_llm_cost_usd",
+            "LLM cost in US dollars, for graphs; the exact one is in llm_calls.",
+            ["provider", "model"],
+            registry=registry,
+        )
+        self.llm_calls_unpriced = Counter(
+            "attribution_llm_calls_unpriced", "LLM calls of unknown cost.", ["provider", "model"], registry=registry
+        )
         self.messages_published = Counter(
             "attribution_messages_published", "Outbox messages acknowledged by the broker.", registry=registry
         )
@@ -90,6 +137,7 @@ class Telemetry:
         self.metrics = Metrics(self.registry)
         self.outcomes: CounterOf[Outcome] = CounterOf()
         self.outage_waits = 0
+        self._unpriced: set[tuple[str, str]] = set()
         self.first_record_started_s: float | None = None
         self.last_record_settled_s: float | None = None
 
@@ -141,6 +189,40 @@ class Telemetry:
             self.metrics.unknown_fields.inc(unknown_field_count)
         if scrubbed_count:
             self.metrics.scrubbed_characters.inc(scrubbed_count)
+
+    def call_made(self, provider: str, model: str, stage: Stage, completion: Completion, cost: Decimal | None) -> None:
+        usage = completion.usage
+        self.metrics.llm_calls.labels(provider, model, completion.finish.value).inc()
+        for bucket, count in (
+            ("input", usage.input_tokens),
+            ("cache_read", usage.cache_read_tokens),
+            ("cache_write", usage.cache_write_tokens),
+            ("output", usage.output_tokens),
+            ("reasoning", usage.reasoning_tokens),
+        ):
+            self.metrics.llm_tokens.labels(provider, model, bucket).inc(count)
+        if cost is None:
+            self.metrics.llm_calls_unpriced.labels(provider, model).inc()
+            if (provider, model) not in self._unpriced:
+                self._unpriced.add((provider, model))
+                log.warning("call.unpriced", provider=provider, model=model, advice="set ATTRIBUTION_PRICES")
+        else:
+            self.metrics.llm_cost_usd.labels(provider, model).inc(float(cost))
+        log.debug("call.made", provider=provider, model=model, stage=stage.value, finish=completion.finish.value)
+
+    def call_failed(self, provider: str, model: str, problem: CallProblem) -> None:
+        self.metrics.llm_calls.labels(provider, model, problem.failure.value).inc()
+        log.warning("call.failed", provider=provider, model=model, failure=problem.failure.value, detail=problem.detail)
+
+    def judged(self, *, scrubbed: int, ignored: int) -> None:
+        """Replaced characters or boundaries, and unasked parts of replies, of one conversation with an LLM."""
+        if scrubbed:
+            self.metrics.scrubbed_characters.inc(scrubbed)
+        if ignored:
+            self.metrics.verdict_parts_ignored.inc(ignored)
+
+    def limiter_waited_long(self, waited_s: float) -> None:
+        log.warning("limiter.waited_long", waited_s=round(waited_s, 1))
 
     def messages_published(self, message_count: int) -> None:
         self.metrics.messages_published.inc(message_count)

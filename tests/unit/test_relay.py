@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -40,10 +41,10 @@ class Broker:
         self.published += [message.value for message in messages]
 
 
-def relay_between(outbox: Outbox, broker: Broker) -> Relay:
+def relay_between(outbox: Outbox, broker: Broker, *, publish_timeout_s: float = 30) -> Relay:
     async def no_pause(_: float) -> None: ...
 
-    settings = OutboxSettings(batch_max=10)
+    settings = OutboxSettings(batch_max=10, publish_timeout_s=publish_timeout_s)
     return Relay(outbox=outbox, publisher=broker, settings=settings, telemetry=Telemetry(), sleep=no_pause)
 
 
@@ -59,6 +60,21 @@ async def test_a_broker_outage_keeps_every_row_until_it_is_acknowledged() -> Non
     await relay_between(outbox, broker).drain()
     assert len(broker.published) == 5
     assert outbox.rows == []
+
+
+async def test_a_broker_that_never_answers_is_an_outage_and_not_the_end_of_the_worker() -> None:
+    class SilentOnce(Broker):
+        silent = True
+
+        async def publish(self, messages: Sequence[OutboundMessage]) -> None:
+            if self.silent:
+                self.silent = False
+                await asyncio.Event().wait()
+            await super().publish(messages)
+
+    outbox, broker = Outbox(3), SilentOnce()
+    await relay_between(outbox, broker, publish_timeout_s=0.01).drain()
+    assert len(broker.published) == 3
 
 
 async def test_a_refusal_for_good_stops_the_relay_and_loses_nothing() -> None:
