@@ -25,7 +25,7 @@ from worker.demo.services import BrokerName, services
 from worker.settings import Settings, load_settings
 from worker.telemetry import configure_logging
 
-LOOK_FURTHER = "SELECT owner_id, answers, credit, share FROM owner_credit_daily ORDER BY credit DESC"
+LOOK_FURTHER = "SELECT owner_id, answers, credit, shares FROM owner_credit_daily ORDER BY credit DESC"
 
 
 def demo(
