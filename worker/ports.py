@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from schemas.dead_letter import DeadLetterReason
-from worker.core.model import Answer, AnswerKey, Attribution, Judgement, JudgeProfile
+from worker.core.model import Answer, AnswerKey, Attribution, Judgement, JudgeProfile, TenantId
 from worker.core.records import OutboundMessage, Record, TopicPartition
 
 
@@ -106,6 +106,21 @@ class AttributionStore(Protocol):
 
         Raises:
             RetryableError: this attribution cannot be stored as it is; neighbours in its batch are unaffected.
+        """
+        ...
+
+
+class JudgementCache(Protocol):
+    """Judgements of answers already attributed, to be copied at no cost. Needed by `judge`.
+
+    `AttributionStore.save` fills it, in the transaction that settles.
+    """
+
+    async def find_judgement(self, tenant: TenantId, reuse_hash: bytes) -> Judgement | None:
+        """The newest judgement of the same content (see `core.reuse`), whole, naming its origin; its usage is none.
+
+        Raises:
+            UnavailableError: the database is down.
         """
         ...
 

@@ -319,6 +319,11 @@ class Settings(BaseSettings):
         TextStorage.FULL, description="full, or hash: key points and quotes are kept as SHA-256 only"
     )
 
+    @property
+    def copies_judgements(self) -> bool:
+        """A copy without words could not be shown to anybody who asks why: only where texts are stored in full."""
+        return self.reuse.enabled and self.store_text is TextStorage.FULL
+
     def overridden(self, changes: Mapping[str, Mapping[str, object | None]]) -> "Settings":
         """A copy with these settings (section → name → value) replaced, validated as a whole; None leaves one as it is.
 

@@ -126,12 +126,21 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class ReusedFrom:
+    """Where a copied judgement was made: an answer of the same tenant, judged on the same content by the same method."""
+
+    answer_id: AnswerId
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """The support matrix of one answer and its evidence.
 
     `supports` has shape (key points, sources), in units of 10⁻⁴, columns in the event's source order.
     `quotes` is keyed by (key point index, source index) and holds one quote for every positive support.
     `unevidenced` holds the judge's own number for a cell set to 0 because no evidence was found.
+    A copied judgement names its origin in `reused_from`, and its own usage is none.
     """
 
     key_points: tuple[KeyPoint, ...]
@@ -141,6 +150,7 @@ class Judgement:
     unevidenced: Mapping[tuple[int, int], int] = field(default_factory=dict)
     shuffle_seed: int | None = None
     usage: Usage = field(default_factory=Usage)
+    reused_from: ReusedFrom | None = None
 
 
 @dataclass(frozen=True, slots=True)

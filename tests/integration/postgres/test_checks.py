@@ -51,8 +51,8 @@ REFUSED = [
 
 CALL = (
     "INSERT INTO llm_calls "
-    "(call_id, call_key, tenant, answer_id, stage, provider, model, deadline_at, outcome, attempt) "
-    "VALUES (gen_random_uuid(), sha256(''), 'default', 'a-1', 'score', 'p', 'm', now(), 'complete', 1)"
+    "(call_id, call_key, tenant, answer_id, stage, provider, model, deadline_at, outcome, finished_at) "
+    "VALUES (gen_random_uuid(), sha256(''), 'default', 'a-1', 'score', 'p', 'm', now(), 'complete', now())"
 )
 
 

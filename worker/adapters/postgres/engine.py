@@ -13,6 +13,8 @@ from worker.settings import PostgresSettings
 APPLICATION_NAME = "attribution-worker"
 FINDERS = 1
 """Look-ups of settled answers in flight at once; each takes every key that waits."""
+JUDGING = 6
+"""What a language model's judge has in flight at once: intents, ends, responses, usage, leases, copied judgements."""
 OTHERS = 3
 """Connections beside writers and finders: dead letters, the relay, and partitions or a report."""
 
@@ -54,7 +56,7 @@ def _pooled_here(settings: PostgresSettings) -> AsyncEngine:
         "postgresql+asyncpg://",
         connect_args={"async_creator_fn": connect},
         hide_parameters=True,
-        pool_size=settings.writers + FINDERS + OTHERS,
+        pool_size=settings.writers + FINDERS + JUDGING + OTHERS,
         max_overflow=0,
         pool_timeout=settings.connect_timeout_s,
         pool_recycle=settings.pool_recycle_s,

@@ -8,6 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.adapters.postgres import rows
 from worker.adapters.postgres.bulk import arrays_of, copy_rows, insert_unnested, unnested
+from worker.adapters.postgres.journal import erase_responses
+from worker.adapters.postgres.reuse import remember_judgements
 from worker.adapters.postgres.tables import answers
 from worker.core.model import AnswerKey, Attribution
 from worker.core.records import OutboundMessage
@@ -35,6 +37,7 @@ class Origin:
     topic: str
     code_version: str
     texts: TextStorage
+    remembers_judgements: bool = False
 
 
 KEY_COLUMNS = [answers.c.tenant, answers.c.answer_id]
@@ -94,6 +97,10 @@ async def _write_winners(connection: AsyncConnection, winners: Sequence[Save], o
     await copy_rows(connection, rows.ATTRIBUTION_COLUMNS, attributions)
     await copy_rows(connection, rows.SOURCE_COLUMNS, rows.source_rows(settled, origin.texts))
     await copy_rows(connection, rows.OUTBOX_COLUMNS, rows.outbox_rows([save.message for save in winners]))
+    if origin.remembers_judgements:
+        await remember_judgements(connection, settled)
+    if origin.texts is TextStorage.HASH:
+        await erase_responses(connection, [item.answer.key for item in settled if item.judgement.usage.calls])
 
 
 def _met(

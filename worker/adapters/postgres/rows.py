@@ -52,7 +52,7 @@ def outbox_rows(messages: Sequence[OutboundMessage]) -> Rows:
 def _attribution_row(item: Attribution, code_version: str, texts: TextStorage) -> tuple[object, ...]:
     answer, judgement, usage = item.answer, item.judgement, item.judgement.usage
     threshold = judgement.grounding_threshold
-    search, reward = answer.search_usage, answer.reward
+    search, reward, origin = answer.search_usage, answer.reward, judgement.reused_from
     return (
         answer.key.tenant,
         answer.key.answer_id,
@@ -81,6 +81,8 @@ def _attribution_row(item: Attribution, code_version: str, texts: TextStorage) -
         text_hash(answer.query),
         text_hash(answer.text),
         encode_evidence(evidence_of(answer, judgement, texts)),
+        origin and origin.answer_id,
+        origin and origin.revision,
     )
 
 

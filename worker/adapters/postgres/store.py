@@ -2,13 +2,17 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 
 from worker.adapters.postgres.attribution_store import PostgresAttributionStore, open_attribution_store
+from worker.adapters.postgres.budgets import PostgresBudgets, open_budgets
 from worker.adapters.postgres.database import Database, errors_translated, open_database
 from worker.adapters.postgres.dead_letter_store import PostgresDeadLetterStore
 from worker.adapters.postgres.group_commit import Origin
+from worker.adapters.postgres.journal import PostgresCallJournal, open_call_journal
 from worker.adapters.postgres.outbox_store import PostgresOutboxStore
 from worker.adapters.postgres.partitions import ensure_partitions
+from worker.adapters.postgres.reuse import PostgresJudgementCache, open_judgement_cache
 from worker.core.model import AnswerKey, Attribution
 from worker.core.records import OutboundMessage
 from worker.ports import DeadLetter, OutboxRow, SaveResult, SettledAnswer
@@ -64,14 +68,54 @@ class PostgresStore:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class LlmAccounts:
+    """What a language model's judge keeps in the database: its calls, what they may cost, and what need not be bought.
+
+    `judgements` is None where nothing is copied: reuse is off, or the texts that a copy needs are not stored.
+    """
+
+    journal: PostgresCallJournal
+    budgets: PostgresBudgets
+    judgements: PostgresJudgementCache | None
+
+    async def sweep(self) -> int:
+        """For the start and once a day; returns how many calls of dead workers became `unknown`.
+
+        Raises:
+            UnavailableError: the database is down; try again later, nothing is lost.
+        """
+        await self.budgets.sweep()
+        if self.judgements is not None:
+            await self.judgements.sweep()
+        return await self.journal.sweep()
+
+
 @asynccontextmanager
-async def open_store(settings: Settings, *, code_version: str) -> AsyncIterator[PostgresStore]:
+async def open_llm_accounts(store: PostgresStore, settings: Settings) -> AsyncIterator[LlmAccounts]:
+    """On the store's connections; leaving it finishes what was submitted. Enter and leave it in one task."""
+    database = store.database
+    async with (
+        open_call_journal(database, settings.store_text) as journal,
+        open_budgets(database, settings.budgets) as budgets,
+        open_judgement_cache(database, settings.reuse) as judgements,
+    ):
+        yield LlmAccounts(journal, budgets, judgements if settings.copies_judgements else None)
+
+
+@asynccontextmanager
+async def open_store(
+    settings: Settings, *, code_version: str, remembers_judgements: bool = False
+) -> AsyncIterator[PostgresStore]:
     """A store that works as long as the context; leaving it finishes what was submitted and closes every connection.
 
-    Nothing is connected before the first call. Enter and leave it in one task.
+    Nothing is connected before the first call. With `remembers_judgements` a save enters its judgement for the
+    `JudgementCache`, where the settings let it be copied: for judges that cost more than the look-up. Enter and leave
+    it in one task.
     """
     topic = settings.kafka.answers_topic
-    origin = Origin(topic, code_version, settings.store_text)
+    remembers = remembers_judgements and settings.copies_judgements
+    origin = Origin(topic, code_version, settings.store_text, remembers)
     async with open_database(settings.postgres) as database, open_attribution_store(database, origin) as attributions:
         dead_letters = PostgresDeadLetterStore(database, settings.dead_letters, topic=topic, code_version=code_version)
         yield PostgresStore(database, attributions, dead_letters, PostgresOutboxStore(database))

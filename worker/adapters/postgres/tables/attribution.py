@@ -76,6 +76,8 @@ attributions = Table(
         "points), quotes [key point, source, origin, text], unevidenced [key point, source, support]: with "
         "methods.document enough to recompute every number of this row bit for bit",
     ),
+    words("reused_from_answer_id", "Answer whose judgement was copied; NULL = judged for this answer", null=True),
+    Column("reused_from_revision", Integer, comment="Revision of that answer's attribution"),
     PrimaryKeyConstraint("tenant", "answer_id", "revision", "settled_at"),
     one_of("status", Status),
     within_units("utility_units", "residual_units"),
@@ -99,6 +101,7 @@ attributions = Table(
     money("cost_usd"),
     money("reward_amount"),
     CheckConstraint("(reward_amount IS NULL) = (reward_currency IS NULL)", "reward"),
+    CheckConstraint("(reused_from_answer_id IS NULL) = (reused_from_revision IS NULL)", "reused_from"),
     Index(None, "settled_at", postgresql_using="brin"),
     postgresql_partition_by="RANGE (settled_at)",
     comment="One row per computed attribution; answers names the revision that counts. Monthly partitions.",
