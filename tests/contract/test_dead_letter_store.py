@@ -1,3 +1,4 @@
+import asyncio
 from contextlib import suppress
 
 import pytest
@@ -78,6 +79,18 @@ async def test_a_build_that_fails_every_record_stops_at_the_limit_and_a_restart_
                 await store.check_dead_letter_limits()
             assert await set_aside_until_refused(store, first_offset=1_000 * (restart + 1)) == 0
             assert await store.pending() == LIMITS.consecutive_max
+
+
+async def test_workers_that_fail_together_write_no_more_than_one_would(open_again: OpenStore) -> None:
+    async def set_aside_or_stop(store: Store, offset: int) -> None:
+        with suppress(FatalError):
+            await set_aside(store, dead_letter(offset))
+
+    async with open_again() as one, open_again() as other, asyncio.TaskGroup() as tasks:
+        for offset in range(20):
+            tasks.create_task(set_aside_or_stop((one, other)[offset % 2], offset))
+    async with open_again() as store:
+        assert await store.pending() == LIMITS.consecutive_max
 
 
 async def test_a_redelivery_past_the_limit_is_no_error(store: Store) -> None:

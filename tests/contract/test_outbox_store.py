@@ -1,3 +1,6 @@
+import asyncio
+import random
+
 import pytest
 
 from tests.contract.conftest import Store
@@ -57,6 +60,24 @@ async def test_rows_of_one_key_are_never_out_of_order_whoever_holds_the_first(st
         assert [row.message for row in held] == [first]
         assert [row.message for row in rest] == [other]
     assert await published(store) == [second]
+
+
+async def test_many_relays_publish_every_row_once_and_each_key_in_order(store: Store) -> None:
+    chooser = random.Random(5)
+    stored = [await put(store, f"a-{index}", key=b"%d" % (index % 9), value=b"%d" % index) for index in range(120)]
+    broker: list[OutboundMessage] = []
+
+    async def relay() -> None:
+        while await store.pending():
+            async with store.claim(chooser.randint(1, 7)) as rows:
+                await asyncio.sleep(0)
+                broker.extend(row.message for row in rows)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(3):
+            tasks.create_task(relay())
+    for key in {message.key for message in stored}:
+        assert [m for m in broker if m.key == key] == [m for m in stored if m.key == key]
 
 
 async def test_no_two_rows_of_one_key_are_claimed_at_a_time(store: Store) -> None:

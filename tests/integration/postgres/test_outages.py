@@ -64,18 +64,20 @@ async def test_missing_rights_stop_the_worker_with_advice(postgres_dsn: str, sql
         await sql.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-async def test_a_primary_that_became_read_only_is_an_outage_and_found_again_when_it_is_over(
-    store: PostgresStore, sql: asyncpg.Connection, postgres_dsn: str
+async def test_a_primary_that_became_read_only_is_an_outage_and_none_of_its_connections_is_used_again(
+    sql: asyncpg.Connection, postgres_dsn: str
 ) -> None:
     """asyncpg#385: writes went on to a read-only former primary after a failover."""
     name = urlsplit(postgres_dsn).path.removeprefix("/")
-    assert await save(store, "a-1") is SaveResult.SAVED
     await sql.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-    async with open_store(settings_of(postgres_dsn), code_version="test") as later:
+    async with open_store(settings_of(postgres_dsn, transient_retries_max=0), code_version="test") as store:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(3):
+                tasks.create_task(store.pending())
         with pytest.raises(UnavailableError, match="25006"):
-            await save(later, "a-2")
+            await save(store)
         await sql.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
-        assert await save(later, "a-2") is SaveResult.SAVED
+        assert await save(store) is SaveResult.SAVED
 
 
 async def test_a_table_that_stays_locked_is_an_outage(postgres_dsn: str, sql: asyncpg.Connection) -> None:
