@@ -284,8 +284,8 @@ async def test_a_row_that_meets_a_partition_being_attached_is_routed_again(
         async with asyncio.TaskGroup() as tasks:
             async with sql.transaction():
                 await sql.execute("LOCK TABLE attributions_default IN ACCESS EXCLUSIVE MODE")
-                saves = [tasks.create_task(save(store, attribution)) for attribution in attributions(4)[1:]]
+                saved = tasks.create_task(save(store, attributions(2)[1]))
                 await until_equal(lambda: held_up_count(sql), 1)
                 await sql.execute(f"ALTER TABLE attributions ATTACH PARTITION {name} {bounds}")
-            assert [await task for task in saves] == [SaveResult.SAVED] * 3
+            assert await saved is SaveResult.SAVED
     assert await sql.fetchval("SELECT tableoid::regclass::text FROM attributions GROUP BY 1") == name
