@@ -4,11 +4,15 @@
 that contradict each other are refused at start.
 """
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from difflib import get_close_matches
 from enum import StrEnum
-from typing import Annotated, Self
+from types import UnionType
+from typing import Annotated, Self, Union, get_origin
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -20,11 +24,13 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from worker.errors import FatalError
 
 PREFIX = "ATTRIBUTION_"
+PORT_MAX = 65_535
 
 
 class ConfigurationError(FatalError):
@@ -32,7 +38,7 @@ class ConfigurationError(FatalError):
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class KafkaSettings(Section):
@@ -91,6 +97,14 @@ class PostgresSettings(Section):
     retention_months: int | None = Field(
         None, ge=1, description="older monthly partitions are dropped; unset keeps all"
     )
+
+    @field_validator("dsn")
+    @classmethod
+    def dsn_is_an_address(cls, dsn: SecretStr) -> SecretStr:
+        flaw = _flaw_of_dsn(dsn.get_secret_value())
+        if flaw is not None:
+            raise ValueError(flaw)
+        return dsn
 
 
 class IntakeSettings(Section):
@@ -293,7 +307,12 @@ class Settings(BaseSettings):
     """The whole configuration, validated as one: single values here, relations between them below."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter="__", env_ignore_empty=True, extra="forbid", frozen=True
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
     kafka: KafkaSettings = KafkaSettings()
@@ -400,13 +419,6 @@ class Settings(BaseSettings):
                 raise ValueError(f"{name!r} is not provider/model")
         return prices
 
-    @field_validator("postgres")
-    @classmethod
-    def dsn_is_postgresql(cls, postgres: PostgresSettings) -> PostgresSettings:
-        if not postgres.dsn.get_secret_value().startswith(("postgresql://", "postgres://")):
-            raise ValueError("postgres.dsn must start with postgresql://")
-        return postgres
-
 
 def load_settings() -> Settings:
     """Settings from the environment.
@@ -414,9 +426,14 @@ def load_settings() -> Settings:
     Raises:
         ConfigurationError: an unknown name, a bad value, or values that contradict each other.
     """
-    unknown = sorted(name for name in os.environ if name.upper().startswith(PREFIX) and not _is_known(name))
+    given = {name: value for name, value in os.environ.items() if name.upper().startswith(PREFIX)}
+    unknown = sorted(name for name in given if _field_of(name) is None)
     if unknown:
-        raise ConfigurationError(f"unknown setting: {', '.join(unknown)} (`attribution-worker config` lists them all)")
+        named = ", ".join(f"{name}{_resembling(name)}" for name in unknown)
+        raise ConfigurationError(f"unknown setting: {named}. `attribution-worker config` lists them all")
+    unreadable = [name for name, value in sorted(given.items()) if value and _is_table(name) and not _is_json(value)]
+    if unreadable:
+        raise ConfigurationError("\n".join(f"{name}: not JSON{_meaning(_field_of(name))}" for name in unreadable))
     try:
         return Settings()
     except ValidationError as error:
@@ -424,9 +441,16 @@ def load_settings() -> Settings:
 
 
 def _told(error: ValidationError) -> str:
-    """Each problem on a line, by the variable that sets it; a relation between settings names both itself."""
-    problems = [(problem["loc"], problem["msg"]) for problem in error.errors(include_input=False)]
-    return "\n".join(f"{variable_name(path)}: {text}" if path else text for path, text in problems)
+    """Each problem on a line, by the variable that sets it and what that is for; never its value: it may be secret."""
+    lines = []
+    for problem in error.errors(include_input=False):
+        path, text = problem["loc"], problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            text = "there is no such setting"
+        name = variable_name(path)
+        # A relation between settings names both itself.
+        lines.append(f"{name}: {text}{_meaning(_field_of(name))}" if path else text)
+    return "\n".join(lines)
 
 
 def variable_name(path: Sequence[str | int]) -> str:
@@ -434,12 +458,59 @@ def variable_name(path: Sequence[str | int]) -> str:
     return PREFIX + "__".join(str(part).upper() for part in path)
 
 
-def _is_known(name: str) -> bool:
-    section, _, leaf = name.upper().removeprefix(PREFIX).lower().partition("__")
-    field = Settings.model_fields.get(section)
-    if field is None:
+def _meaning(field: FieldInfo | None) -> str:
+    return f" ({field.description})" if field and field.description else ""
+
+
+def _field_of(name: str) -> FieldInfo | None:
+    """The setting that this variable sets; None if it sets none."""
+    return _fields().get(name.upper())
+
+
+def _fields() -> Mapping[str, FieldInfo]:
+    fields: dict[str, FieldInfo] = {}
+    for name, field in Settings.model_fields.items():
+        model = field.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            fields |= {variable_name([name, leaf]): leaf_field for leaf, leaf_field in model.model_fields.items()}
+        else:
+            fields[variable_name([name])] = field
+    return fields
+
+
+def _resembling(name: str) -> str:
+    alike = get_close_matches(name.upper(), _fields(), n=1, cutoff=0.8)
+    return f" (did you mean {alike[0]}?)" if alike else ""
+
+
+def _is_table(name: str) -> bool:
+    """Whether this variable holds a list or a table, written as JSON."""
+    field = _field_of(name)
+    return field is not None and get_origin(field.annotation) not in (None, Union, UnionType)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
         return False
-    model = field.annotation
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        return leaf in model.model_fields
-    return not leaf
+    return True
+
+
+def _flaw_of_dsn(dsn: str) -> str | None:
+    """What makes this no address of a database, without a word of it: any part may be a piece of its password."""
+    if not dsn.startswith(("postgresql://", "postgres://")):
+        return "it must start with postgresql://"
+    try:
+        parts = urlsplit(dsn)
+    except ValueError:
+        return "the host is no valid address"
+    misplaced = any("@" in part for part in (parts.path, parts.query, parts.fragment))
+    ports = [host.rpartition("]")[2].partition(":")[2] for host in parts.netloc.rpartition("@")[2].split(",")]
+    if misplaced or parts.fragment or not all(port == "" or _is_port(port) for port in ports):
+        return "after user:password@ comes host:port; in a password write / as %2F, @ as %40, ? as %3F, # as %23"
+    return None
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 0 < int(text) <= PORT_MAX

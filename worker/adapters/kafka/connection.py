@@ -81,4 +81,6 @@ async def close_in_time(closing: Awaitable[None], name: str) -> bool:
 
 
 def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    name, said = type(error).__name__, str(error)
+    # The client's own errors begin with their name.
+    return said if said.startswith(name) else f"{name}: {said}" if said else name
