@@ -85,7 +85,7 @@ async def test_answer_cost_tells_the_attribution_from_everything_ever_called(
 ) -> None:
     await save_all(store)
     await add_call(sql, "complete", "0.0123", "1")
-    await add_call(sql, "malformed", "0.02", "1")
+    await add_call(sql, "failed", "0.02", "1")
     rows = {row["answer_id"]: row for row in await sql.fetch("SELECT * FROM answer_cost")}
     paid = rows["paid"]
     assert (paid["cost_usd"], paid["journaled_cost_usd"]) == (Decimal("0.0123"), Decimal("0.0323"))
@@ -97,8 +97,8 @@ async def test_answer_cost_tells_the_attribution_from_everything_ever_called(
 async def add_call(sql: asyncpg.Connection, outcome: str, cost: str | None, reserved: str) -> None:
     await sql.execute(
         "INSERT INTO llm_calls (call_id, call_key, tenant, answer_id, stage, provider, model, deadline_at, "
-        "outcome, attempt, cost_usd, reserved_cost_usd) "
-        "VALUES (gen_random_uuid(), sha256(''), 'default', 'paid', 'score', 'p', 'm', now(), $1, 1, $2, $3)",
+        "finished_at, outcome, cost_usd, reserved_cost_usd) "
+        "VALUES (gen_random_uuid(), sha256(''), 'default', 'paid', 'score', 'p', 'm', now(), now(), $1, $2, $3)",
         outcome,
         cost and Decimal(cost),
         Decimal(reserved),
