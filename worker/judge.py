@@ -8,9 +8,12 @@ from worker.ports import Judge
 
 
 class JudgeAnswer:
-    """Judges an answer, or says without asking that there is nothing to judge."""
+    """Judges an answer, or says without asking that there is nothing to judge.
 
-    def __init__(self, judge: Judge, *, deadline_s: float) -> None:
+    No deadline for judges whose every call has one of its own: what they wait for is not the answer's fault.
+    """
+
+    def __init__(self, judge: Judge, *, deadline_s: float | None = None) -> None:
         self._judge = judge
         self._deadline_s = deadline_s
         self._nothing = Judgement((), (), {}, judge.profile.grounding_threshold)

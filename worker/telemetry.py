@@ -4,6 +4,7 @@ import logging
 import math
 import sys
 import time
+import traceback
 from collections import Counter as CounterOf
 from collections.abc import Callable
 from decimal import Decimal
@@ -16,6 +17,7 @@ from worker.core.calls import CallProblem
 from worker.core.llm import Completion, Stage
 from worker.core.outcome import Outcome, Processed
 from worker.core.records import Record
+from worker.errors import WorkerError
 from worker.settings import LogFormat, LogSettings
 
 REPEATS_KEPT_MAX = 1_000
@@ -25,21 +27,16 @@ log: structlog.types.FilteringBoundLogger = structlog.get_logger("worker")
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """One JSON line per event, or readable lines on a terminal; always on standard error.
-
-    Tracebacks are plain: with local variables in them they would show payload text.
-    """
+    """One JSON line per event, or readable lines on a terminal; always on standard error."""
     on_terminal = settings.format is LogFormat.CONSOLE or (settings.format is LogFormat.AUTO and sys.stderr.isatty())
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-        if on_terminal
-        else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
     )
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     processors: list[structlog.types.Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
+        _tell_exceptions,
     ]
     structlog.configure(
         processors=[*processors, renderer],
@@ -49,29 +46,39 @@ def configure_logging(settings: LogSettings) -> None:
     )
     # Libraries log through the standard library: same lines, and only what is worth an operator's look.
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(SeldomRepeated())
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=processors))
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
 
 
-class SeldomRepeated(logging.Filter):
-    """Lets a library say the same thing once in a while: in an outage the Kafka client says it many times a second."""
+def _tell_exceptions(
+    _logger: structlog.types.WrappedLogger, _method: str, event: structlog.types.EventDict
+) -> structlog.types.EventDict:
+    exc_info = event.pop("exc_info", None)
+    error = exc_info if isinstance(exc_info, BaseException) else sys.exc_info()[1] if exc_info is True else None
+    if isinstance(exc_info, tuple):
+        error = exc_info[1]
+    if error is not None:
+        event["exception"] = traceback_without_payload(error)
+    return event
 
-    def __init__(self, interval_s: float = 10.0, monotonic: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._interval_s = interval_s
-        self._monotonic = monotonic
-        self._said_s: dict[tuple[str, object], float] = {}
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        now_s = self._monotonic()
-        saying = (record.name, record.msg)
-        if now_s - self._said_s.get(saying, -math.inf) < self._interval_s:
-            return False
-        if len(self._said_s) > REPEATS_KEPT_MAX:
-            self._said_s.clear()
-        self._said_s[saying] = now_s
-        return True
+def traceback_without_payload(error: BaseException) -> str:
+    """Frames and types of an exception, its causes and its parts; what it says only where that quotes no payload.
+
+    The worker's own errors and the system's never do; what a parser, a codec or a look-up says often does.
+    """
+    told = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+    if isinstance(error, WorkerError | OSError):
+        told += f": {error}"
+    text = "".join(["Traceback (most recent call last):\n", *traceback.format_tb(error.__traceback__), told])
+    if isinstance(error, BaseExceptionGroup):
+        text += "".join(f"\n| {line}" for part in error.exceptions for line in _lines(part))
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return text if before is None else f"{traceback_without_payload(before)}\n\nwhich led to\n\n{text}"
+
+
+def _lines(error: BaseException) -> list[str]:
+    return traceback_without_payload(error).splitlines()
 
 
 class Metrics:
@@ -96,6 +103,12 @@ class Metrics:
         )
         self.unevidenced_supports = Counter(
             "attribution_unevidenced_supports", "Supports set to 0 for want of evidence.", registry=registry
+        )
+        self.fallbacks = Counter(
+            "attribution_fallbacks", "Answers judged by the fallback, the first judge being down.", registry=registry
+        )
+        self.judgements_reused = Counter(
+            "attribution_judgements_reused", "Answers whose judgement was copied at no cost.", registry=registry
         )
         self.verdict_parts_ignored = Counter(
             "attribution_verdict_parts_ignored", "Parts of LLM replies that nobody asked for.", registry=registry
@@ -220,6 +233,13 @@ class Telemetry:
             self.metrics.scrubbed_characters.inc(scrubbed)
         if ignored:
             self.metrics.verdict_parts_ignored.inc(ignored)
+
+    def fell_back(self, problem: str) -> None:
+        self.metrics.fallbacks.inc()
+        log.warning("judge.fell_back", problem=problem)
+
+    def judgement_reused(self) -> None:
+        self.metrics.judgements_reused.inc()
 
     def limiter_waited_long(self, waited_s: float) -> None:
         log.warning("limiter.waited_long", waited_s=round(waited_s, 1))

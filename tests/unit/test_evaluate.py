@@ -1,5 +1,6 @@
 """`attribution-worker evaluate`: files in, Jaccard@K out, and bad lines by their place."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def test_the_judge_and_the_recorded_matrix_are_scored_beside_chance(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path / "a.jsonl", LINE, "", LINE | {"query_id": "q2"})
-    assert evaluate_files([path], FailingJudge(), OutputFormat.JSON) == 0
+    assert asyncio.run(evaluate_files([path], FailingJudge(), OutputFormat.JSON)) == 0
     results, _ = json_lines(capsys)
     assert [(result["judge"], result["queries"], result["jaccard_at_k"]) for result in results] == [
         ("local", 2, {"max_sum": 1.0, "leave_one_out": 1.0, "random": 0.3333}),
@@ -72,7 +73,7 @@ def test_the_judge_and_the_recorded_matrix_are_scored_beside_chance(
 
 def test_recorded_matrices_alone_need_no_judge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path / "a.jsonl", LINE)
-    assert evaluate_files([path], None, OutputFormat.JSON, verbose=True) == 0
+    assert asyncio.run(evaluate_files([path], None, OutputFormat.JSON, verbose=True)) == 0
     results, _ = json_lines(capsys)
     assert [(result["judge"], result.get("query_id")) for result in results] == [("recorded", "q1"), ("recorded", None)]
 
@@ -93,7 +94,7 @@ def test_a_bad_line_is_named_by_file_and_line_and_the_others_are_still_done(
 ) -> None:
     path = written(tmp_path / "a.jsonl", LINE, LINE | change, LINE | {"query_id": "q3"})
     judge = FailingJudge()
-    assert evaluate_files([path], judge, OutputFormat.JSON) == 1
+    assert asyncio.run(evaluate_files([path], judge, OutputFormat.JSON)) == 1
     results, stderr = json_lines(capsys)
     assert judge.judged == ["q1", "q3"]
     assert results[0]["queries"] == 2
@@ -106,14 +107,14 @@ def test_an_answer_the_judge_gives_up_on_is_named_and_the_others_are_still_done(
 ) -> None:
     path = written(tmp_path / "a.jsonl", LINE, LINE | {"query_id": "q2"})
     judge = FailingJudge("q1")
-    assert evaluate_files([path], judge, OutputFormat.JSON) == 1
+    assert asyncio.run(evaluate_files([path], judge, OutputFormat.JSON)) == 1
     assert judge.judged == ["q2"]
     assert f"{path}:1: no usable verdict" in json_lines(capsys)[1]
 
 
 def test_a_table_is_printed_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path / "a.jsonl", LINE)
-    assert evaluate_files([path], FailingJudge(), OutputFormat.TABLE, verbose=True) == 0
+    assert asyncio.run(evaluate_files([path], FailingJudge(), OutputFormat.TABLE, verbose=True)) == 0
     printed = capsys.readouterr().out
     assert "harbours" in printed
     assert "1.0000" in printed

@@ -15,8 +15,12 @@ from worker.cli.attribution_line import attribution_line
 from worker.cli.events import EventLine, read_events
 from worker.cli.render import answer_panel, console, error_console, view_of
 from worker.core.attribution import ungrounded_key_points
-from worker.errors import PermanentError, RetryableError, WorkerError
+from worker.core.model import Attribution
+from worker.errors import PermanentError, RetryableError, UnavailableError, WorkerError
 from worker.settings import JudgeName, Settings, load_settings
+
+EVENTS_AT_ONCE = 16
+"""An LLM judge is asked about this many answers at once; output keeps the order of the input."""
 
 
 class OutputFormat(StrEnum):
@@ -29,6 +33,7 @@ def attribute(
         list[str], typer.Argument(metavar="FILE…", help="Answer events, JSON or JSON lines; - for stdin.")
     ],
     judge: Annotated[JudgeName | None, typer.Option("--judge", help="Who scores the sources.")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="The LLM judge's model, such as gpt-5-mini.")] = None,
     policy: Annotated[str | None, typer.Option("--policy", help="max, top_k or rank_weighted.")] = None,
     k: Annotated[int | None, typer.Option("--k", help="top_k: how many supports of a key point add up.")] = None,
     omega: Annotated[
@@ -49,6 +54,7 @@ def attribute(
     settings = app.override_method(
         load_settings(),
         judge=judge,
+        model=model,
         policy=policy,
         k=k,
         omega=None if omega is None else tuple(part.strip() for part in omega.split(",")),
@@ -71,25 +77,39 @@ def all_events(files: list[str]) -> Iterator[EventLine]:
 
 
 async def attribute_all(settings: Settings, events: list[EventLine], output: OutputFormat) -> int:
-    """Print each attribution as it comes; the number of events that failed."""
-    attribute_one = app.build_attributor(settings)
+    """Print each attribution, in order, as it comes; the number of events that failed."""
     failures = 0
-    with Progress(console=error_console, transient=True, disable=not error_console.is_terminal) as progress:
-        for event in progress.track(events, description="attributing"):
-            try:
-                attribution = await attribute_one(event.record)
-            except (PermanentError, RetryableError) as error:
-                failures += 1
-                error_console.print(f"{event.place}: {problem_of(error)}", soft_wrap=True, markup=False)
-                continue
-            match output:
-                case OutputFormat.JSON:
-                    sys.stdout.write(attribution_line(attribution) + "\n")
-                case OutputFormat.TABLE:
-                    texts = [point.text for point in ungrounded_key_points(attribution.judgement)]
-                    console.print(answer_panel(view_of(attribution, texts)))
-                    console.print()
+    at_once = asyncio.Semaphore(EVENTS_AT_ONCE)
+    async with app.open_attributor(settings) as attribute_one:
+
+        async def attributed(event: EventLine) -> Attribution | WorkerError:
+            async with at_once:
+                try:
+                    return await attribute_one(event.record)
+                except (PermanentError, RetryableError, UnavailableError) as error:
+                    return error
+
+        with Progress(console=error_console, transient=True, disable=not error_console.is_terminal) as progress:
+            async with asyncio.TaskGroup() as tasks:
+                running = [(event, tasks.create_task(attributed(event))) for event in events]
+                for event, task in progress.track(running, description="attributing"):
+                    outcome = await task
+                    if isinstance(outcome, WorkerError):
+                        failures += 1
+                        error_console.print(f"{event.place}: {problem_of(outcome)}", soft_wrap=True, markup=False)
+                    else:
+                        print_attribution(outcome, output)
     return failures
+
+
+def print_attribution(attribution: Attribution, output: OutputFormat) -> None:
+    match output:
+        case OutputFormat.JSON:
+            sys.stdout.write(attribution_line(attribution) + "\n")
+        case OutputFormat.TABLE:
+            texts = [point.text for point in ungrounded_key_points(attribution.judgement)]
+            console.print(answer_panel(view_of(attribution, texts)))
+            console.print()
 
 
 def problem_of(error: WorkerError) -> str:

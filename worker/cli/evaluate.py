@@ -18,6 +18,7 @@ from worker.core.evaluation import score_matrix
 from worker.errors import WorkerError
 from worker.ports import Judge
 from worker.settings import JudgeName, Settings, load_settings
+from worker.telemetry import Telemetry
 
 
 class OutputFormat(StrEnum):
@@ -46,32 +47,39 @@ def evaluate(
     [source_id]}`. It may record a matrix in `"key_points": [{"text", "importance", "support": {source_id: 0..1}}]`,
     which is scored too. A bad line is reported as file:line, the others are still done, and the exit code is 1.
     """
-    chosen = None if judge == RECORDED else build_judge(judge)
-    if evaluate_files(files, chosen, output, verbose=verbose):
+    settings = None if judge == RECORDED else settings_for(load_settings(), judge)
+    if asyncio.run(evaluate_configured(files, settings, output, verbose=verbose)):
         raise typer.Exit(1)
 
 
-def evaluate_files(files: Sequence[Path], judge: Judge | None, output: OutputFormat, *, verbose: bool = False) -> int:
+async def evaluate_configured(
+    files: Sequence[Path], settings: Settings | None, output: OutputFormat, *, verbose: bool
+) -> int:
+    """`evaluate_files` by the judge that the settings name; without settings by none."""
+    if settings is None:
+        return await evaluate_files(files, None, output, verbose=verbose)
+    from worker import app  # noqa: PLC0415 - recorded matrices are scored without loading an adapter
+
+    async with app.open_judge(settings, Telemetry(), app.unstored_accounts()) as judge:
+        return await evaluate_files(files, judge, output, verbose=verbose)
+
+
+async def evaluate_files(
+    files: Sequence[Path], judge: Judge | None, output: OutputFormat, *, verbose: bool = False
+) -> int:
     """Print the figures of what the files record and, with a judge, of what it says now; the number of problems."""
     lines = [line for path in files for line in read_lines(path)]
     labelled = [line for line in lines if isinstance(line, LabelledLine)]
     problems = [line for line in lines if isinstance(line, Problem)]
     evaluated = list(evaluate_recorded(labelled))
     if judge is not None:
-        judged, failures = asyncio.run(evaluate_judge(judge, labelled))
+        judged, failures = await evaluate_judge(judge, labelled)
         evaluated, problems = judged + evaluated, problems + failures
     if evaluated:
         print_results(evaluated, output, verbose=verbose)
     for problem in problems:
         Console(stderr=True).print(f"{problem.place}: {problem.text}", markup=False, highlight=False, soft_wrap=True)
     return len(problems)
-
-
-def build_judge(name: str | None) -> Judge:
-    from worker import app  # noqa: PLC0415 - recorded matrices are scored without loading an adapter
-
-    judge: Judge = app.build_judge(settings_for(load_settings(), name))
-    return judge
 
 
 def settings_for(settings: Settings, judge: str | None) -> Settings:

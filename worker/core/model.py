@@ -140,7 +140,8 @@ class Judgement:
     `supports` has shape (key points, sources), in units of 10⁻⁴, columns in the event's source order.
     `quotes` is keyed by (key point index, source index) and holds one quote for every positive support.
     `unevidenced` holds the judge's own number for a cell set to 0 because no evidence was found.
-    A copied judgement names its origin in `reused_from`, and its own usage is none.
+    A copied judgement names its origin in `reused_from`, and its own usage is none. `profile` is set where another
+    judge than the configured one made it.
     """
 
     key_points: tuple[KeyPoint, ...]
@@ -151,6 +152,7 @@ class Judgement:
     shuffle_seed: int | None = None
     usage: Usage = field(default_factory=Usage)
     reused_from: ReusedFrom | None = None
+    profile: "JudgeProfile | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,38 @@
+"""The composition root: the one place that names concrete adapters and wires them together."""
+
+from worker.app.attributing import open_attributor
+from worker.app.judges import open_judge, unstored_accounts
+from worker.app.method import build_credit, build_decoder, code_version, override_method
+from worker.app.operations import (
+    Facts,
+    check_topics,
+    collect_facts,
+    ensure_topics,
+    migrate,
+    open_audit,
+    publish,
+    resume,
+)
+from worker.app.running import RunSummary, Worker, open_worker, run_until_stopped
+
+__all__ = [
+    "Facts",
+    "RunSummary",
+    "Worker",
+    "build_credit",
+    "build_decoder",
+    "check_topics",
+    "code_version",
+    "collect_facts",
+    "ensure_topics",
+    "migrate",
+    "open_attributor",
+    "open_audit",
+    "open_judge",
+    "open_worker",
+    "override_method",
+    "publish",
+    "resume",
+    "run_until_stopped",
+    "unstored_accounts",
+]

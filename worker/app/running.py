@@ -1,0 +1,246 @@
+"""The worker itself: its parts wired, run, and stopped in order."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+import uvloop
+
+from worker.adapters.kafka.consumer import KafkaRecordStream
+from worker.adapters.kafka.producer import KafkaPublisher
+from worker.adapters.postgres.store import LlmAccounts, PostgresStore, open_llm_accounts, open_store
+from worker.app.judges import Accounts, open_judge
+from worker.app.method import build_credit, build_decoder, build_methods, build_retry_policy, code_version
+from worker.app.operations import check_topics
+from worker.codec import encode_attribution, encode_dead_letter, read_answer_key
+from worker.consume import Consume
+from worker.core.model import Answer, Attribution, Judgement
+from worker.core.outcome import Outcome
+from worker.core.records import OutboundMessage
+from worker.errors import UnavailableError
+from worker.judge import JudgeAnswer
+from worker.ports import DeadLetter, Judge
+from worker.process import Process
+from worker.relay import Relay
+from worker.reuse import ReuseJudgements
+from worker.settings import JudgeName, Settings
+from worker.settle import Outages, Settle
+from worker.telemetry import Telemetry, log
+
+UPKEEP_INTERVAL_S = 86_400.0
+UPKEEP_RETRY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What one run did."""
+
+    outcomes: Mapping[Outcome, int]
+    busy_s: float
+    """From the first record's start to the last one's outcome."""
+
+    @property
+    def records(self) -> int:
+        return sum(self.outcomes.values())
+
+
+class Worker:
+    """One worker, wired: consume → settle → process → judge → core, and the relay beside it.
+
+    `upkeep` are things done at the start and once a day.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: PostgresStore,
+        publisher: KafkaPublisher,
+        judge: Callable[[Answer], Awaitable[Judgement]],
+        credit: Callable[[Answer, Judgement], Attribution],
+        telemetry: Telemetry,
+        upkeep: Mapping[str, Callable[[], Awaitable[object]]],
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.telemetry = telemetry
+        self.outages = Outages()
+        self.relay = Relay(outbox=store, publisher=publisher, settings=settings.outbox, telemetry=telemetry)
+        self._upkeep = {"partitions": store.ensure_partitions, **upkeep}
+        process = Process(
+            decode=build_decoder(settings, telemetry),
+            store=store,
+            judge=judge,
+            attribute=credit,
+            encode=partial(_encode_attribution, settings),
+            on_stored=self.relay.wake,
+        )
+        settle = Settle(
+            process=process,
+            dead_letters=store,
+            encode_dead_letter=partial(_encode_dead_letter, settings),
+            read_answer_key=read_answer_key,
+            on_stored=self.relay.wake,
+            policy=build_retry_policy(settings),
+            outages=self.outages,
+            telemetry=telemetry,
+        )
+        self.consume = Consume(
+            stream=KafkaRecordStream(settings.kafka),
+            settle=settle,
+            intake=settings.intake,
+            kafka=settings.kafka,
+            drain_s=settings.shutdown.drain_s,
+            intake_open=self.outages.none_open,
+        )
+
+    async def run(self, stop: asyncio.Event, *, until_drained: bool = False) -> RunSummary:
+        """Work until `stop` is set or, if asked, until everything now in the topic is settled and published.
+
+        Raises:
+            FatalError: going on would lose data; an operator must look.
+        """
+        await check_topics(self.settings)
+        await self.store.check_dead_letter_limits()
+        failures: list[Exception] = []
+
+        async def beside(work: Coroutine[None, None, None]) -> None:
+            """A failure beside the line stops the line in order, and is raised when it has stopped."""
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001  # raised below
+                failures.append(error)
+                stop.set()
+
+        async with asyncio.TaskGroup() as background:
+            tasks = [
+                background.create_task(beside(self.relay.run())),
+                background.create_task(beside(self._keep_up())),
+            ]
+            try:
+                await self.consume.run(stop, until_drained=until_drained)
+            except Exception as error:  # noqa: BLE001  # raised below, where no group wraps it
+                failures.insert(0, error)
+            for task in tasks:
+                task.cancel()
+        if failures:
+            raise failures[0]
+        await self._publish_the_rest()
+        return self._summary()
+
+    def _summary(self) -> RunSummary:
+        telemetry = self.telemetry
+        first_s, last_s = telemetry.first_record_started_s, telemetry.last_record_settled_s
+        busy_s = 0.0 if first_s is None or last_s is None else last_s - first_s
+        return RunSummary(dict(telemetry.outcomes), busy_s)
+
+    async def _keep_up(self) -> None:
+        while True:
+            pause_s = UPKEEP_INTERVAL_S
+            for name, work in self._upkeep.items():
+                try:
+                    await work()
+                except UnavailableError as error:
+                    log.warning("upkeep.postponed", of=name, problem=str(error))
+                    pause_s = UPKEEP_RETRY_S
+            await asyncio.sleep(pause_s)
+
+    async def _publish_the_rest(self) -> None:
+        """What was stored last goes out now rather than by another worker; it is safe in the outbox either way."""
+        try:
+            async with asyncio.timeout(self.settings.outbox.publish_timeout_s):
+                await self.relay.drain()
+        except TimeoutError:
+            return
+
+
+@asynccontextmanager
+async def open_worker(settings: Settings, judge: Judge | None = None) -> AsyncIterator[Worker]:
+    """A worker with its connections; leaving the context closes them. `judge` stands in for the configured one.
+
+    Raises:
+        ConfigurationError: a setting that the judge needs is missing.
+    """
+    telemetry = Telemetry()
+    bought = judge is None and settings.judge.name is not JudgeName.LOCAL
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(
+            open_store(settings, code_version=code_version(), remembers_judgements=bought)
+        )
+        publisher = await stack.enter_async_context(KafkaPublisher(settings.kafka))
+        upkeep: dict[str, Callable[[], Awaitable[object]]] = {}
+        accounts = await stack.enter_async_context(open_llm_accounts(store, settings))
+        if judge is None:
+            kept = Accounts(accounts.journal, accounts.budgets, durable=True)
+            judge = await stack.enter_async_context(open_judge(settings, telemetry, kept))
+        if bought:
+            upkeep["llm_accounts"] = accounts.sweep
+        yield Worker(
+            settings,
+            store=store,
+            publisher=publisher,
+            judge=_judging(settings, judge, accounts if bought else None, telemetry),
+            credit=build_credit(settings, judge.profile),
+            telemetry=telemetry,
+            upkeep=upkeep,
+        )
+
+
+def _judging(
+    settings: Settings, judge: Judge, accounts: LlmAccounts | None, telemetry: Telemetry
+) -> Callable[[Answer], Awaitable[Judgement]]:
+    """A judge under a deadline; or, where judging costs money, one that has calls under deadlines and copies."""
+    if accounts is None:
+        return JudgeAnswer(judge, deadline_s=settings.settle.judge_deadline_s)
+    judge_answer = JudgeAnswer(judge)
+    if accounts.judgements is None:
+        return judge_answer
+    method = build_methods(settings)(judge.profile)
+    return ReuseJudgements(judge_answer, cache=accounts.judgements, method_hash=method.method_hash, telemetry=telemetry)
+
+
+def run_until_stopped(settings: Settings, *, until_drained: bool) -> RunSummary:
+    """Run a worker in this process until SIGTERM or SIGINT; a second one does not wait for the drain."""
+    return uvloop.run(_run_until_signalled(settings, until_drained=until_drained))
+
+
+async def _run_until_signalled(settings: Settings, *, until_drained: bool) -> RunSummary:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    running = asyncio.current_task()
+
+    def on_signal() -> None:
+        if stop.is_set() and running is not None:
+            running.cancel("a second signal")
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    async with open_worker(settings) as worker:
+        return await worker.run(stop, until_drained=until_drained)
+
+
+def _encode_attribution(settings: Settings, attribution: Attribution) -> OutboundMessage:
+    return encode_attribution(
+        attribution,
+        topic=settings.kafka.attributions_topic,
+        source_uri=f"/attribution-worker/{settings.kafka.group_id}",
+        code_version=code_version(),
+        computed_at=datetime.now(UTC),
+    )
+
+
+def _encode_dead_letter(settings: Settings, dead_letter: DeadLetter) -> OutboundMessage:
+    return encode_dead_letter(
+        dead_letter.record,
+        reason=dead_letter.reason,
+        detail=dead_letter.detail,
+        attempts=dead_letter.attempts,
+        topic=settings.kafka.dead_letter_topic,
+        copy_bytes_max=settings.dead_letters.copy_bytes_max,
+        code_version=code_version(),
+    )
