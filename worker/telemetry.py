@@ -18,7 +18,6 @@ from worker.core.llm import Completion, Stage
 from worker.core.outcome import Outcome, Processed
 from worker.core.records import Record
 from worker.errors import WorkerError
-from worker.errors import WorkerError
 from worker.settings import LogFormat, LogSettings
 
 REPEATS_KEPT_MAX = 1_000
