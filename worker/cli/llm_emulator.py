@@ -16,6 +16,8 @@ from worker.embedded.llm_emulator.fault_plan import fault_plan_of
 from worker.embedded.llm_emulator.judgements import instant_opinion, local_opinion
 from worker.embedded.llm_emulator.options import EmulatorOptions
 from worker.embedded.llm_emulator.rate_limits import RateLimits
+from worker.embedded.llm_emulator.tokens import FourBytes, O200k
+from worker.errors import FatalError
 
 T = TypeVar("T")
 
@@ -57,7 +59,10 @@ def llm_emulator(
     ] = "",
     seed: Annotated[int, typer.Option(help="The same seed and requests have the same faults and latencies.")] = 0,
     judgements: Annotated[
-        Judgements, typer.Option(help="local: the local judge's; instant: canned, for the highest load.")
+        Judgements,
+        typer.Option(
+            help="local: the local judge's; instant: canned, and four bytes count as a token, for the highest load."
+        ),
     ] = Judgements.LOCAL,
     list_faults: Annotated[bool, typer.Option("--list-faults", help="Print the names of all faults and exit.")] = False,
 ) -> None:
@@ -92,9 +97,13 @@ def llm_emulator(
         time_scale=time_scale,
         faults=_parsed(fault_plan_of, faults, "--faults"),
         opinion=local_opinion if judgements is Judgements.LOCAL else instant_opinion,
+        tokenizer=O200k() if judgements is Judgements.LOCAL else FourBytes(),
         requests_kept=0,
     )
-    uvloop.run(_serve(LlmEmulator(options, port=port)))
+    try:
+        uvloop.run(_serve(LlmEmulator(options, port=port)))
+    except OSError as error:
+        raise FatalError(f"port {port} of 127.0.0.1 cannot be had ({error.strerror}): name another by --port") from None
 
 
 async def _serve(emulator: LlmEmulator) -> None:
@@ -107,7 +116,7 @@ async def _serve(emulator: LlmEmulator) -> None:
             console.print(line, markup=False)
         await stop.wait()
         totals = emulator.bill.totals
-        Console(stderr=True, highlight=False).print(
+        Console(stderr=True, highlight=False, soft_wrap=True).print(
             f"{totals.lines} requests billed: {totals.input_tokens} input tokens, {totals.cache_read_tokens} read from "
             f"and {totals.cache_write_tokens} written to the cache, {totals.output_tokens} output, "
             f"{totals.reasoning_tokens} reasoning; responses by status: {dict(emulator.requests_by_status)}"

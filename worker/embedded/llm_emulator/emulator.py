@@ -15,7 +15,6 @@ from worker.embedded.llm_emulator.nouns import HttpRequest
 from worker.embedded.llm_emulator.openai_wire import OpenAIWire
 from worker.embedded.llm_emulator.options import EmulatorOptions
 from worker.embedded.llm_emulator.service import LlmService, SeenRequest
-from worker.embedded.llm_emulator.tokens import load_tokenizer
 from worker.embedded.llm_emulator.wire import Wire
 from worker.embedded.loopback import HOST
 
@@ -39,7 +38,7 @@ class LlmEmulator:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, load_tokenizer)
+        await loop.run_in_executor(None, self.options.tokenizer.load)
         self._service = LlmService(self.options, Clock(self.options.time_scale, loop.time))
         self.port = await self._server.start(HOST, self.port, BACKLOG)
         return self
@@ -133,5 +132,5 @@ def fault_names() -> Iterable[str]:
 
 
 def _json(status: int, document: object) -> Response:
-    body = json.dumps(document, default=str).encode()
+    body = (json.dumps(document) + "\n").encode()
     return Response(status, {"content-type": "application/json"}, body)

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import cast
 
 import h11
 
@@ -71,9 +72,9 @@ class Connection(asyncio.Protocol):
         self._unread: Response | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # what create_server makes
-        self._transport = transport
-        transport.set_write_buffer_limits(high=0)
+        # uvloop's are no subclass of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=0)
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -99,9 +99,14 @@ def _local_score(key_point: str, source: ShownSource) -> tuple[int, str]:
 def shortened(text: str, terms: frozenset[str]) -> str:
     """At most `QUOTE_WORDS_MAX` words of it, from the first that holds one of the terms on."""
     words = text.split()
-    first = next((at for at, word in enumerate(words) if not terms.isdisjoint(terms_of(word))), 0)
+    first = next((at for at, word in enumerate(words) if not terms.isdisjoint(_terms_of_word(word))), 0)
     first = max(0, min(first, len(words) - QUOTE_WORDS_MAX))
     return " ".join(words[first : first + QUOTE_WORDS_MAX])
+
+
+@lru_cache(maxsize=100_000)
+def _terms_of_word(word: str) -> tuple[str, ...]:
+    return tuple(terms_of(word))
 
 
 # One source is scored for many key points, and in `pair` mode each time by a request of its own.

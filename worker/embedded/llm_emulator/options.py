@@ -8,6 +8,7 @@ from worker.embedded.llm_emulator.fault_plan import FaultPlan
 from worker.embedded.llm_emulator.judgements import Opinion, local_opinion
 from worker.embedded.llm_emulator.model_rules import ModelRules
 from worker.embedded.llm_emulator.rate_limits import RateLimits
+from worker.embedded.llm_emulator.tokens import O200k, Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,5 +29,6 @@ class EmulatorOptions:
     time_scale: float = 1.0
     faults: FaultPlan = field(default_factory=FaultPlan)
     opinion: Opinion = local_opinion
+    tokenizer: Tokenizer = field(default_factory=O200k)
     models: Mapping[str, ModelRules] = field(default_factory=dict)
     requests_kept: int = 1_000

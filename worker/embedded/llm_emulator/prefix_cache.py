@@ -1,14 +1,14 @@
 """The prompt cache of a provider: prefixes of prompts that were processed before, for a while."""
 
 import hashlib
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import assert_never
 
 from worker.core.llm import CompletionUsage
 from worker.embedded.llm_emulator.nouns import Api, Call
-from worker.embedded.llm_emulator.tokens import static_token_ids, token_ids
+from worker.embedded.llm_emulator.tokens import TOKEN_BYTES, Tokenizer, token_count
 
 PREFIX_TOKENS_MIN = 1_024
 """A shorter prefix is not cached, by either provider."""
@@ -37,38 +37,36 @@ class Prompt:
     prefixes: tuple[Prefix, ...]
 
 
-def prompt_of(call: Call) -> Prompt:
+def prompt_of(call: Call, tokenizer: Tokenizer) -> Prompt:
     """OpenAI caches on its own, in blocks; Anthropic at the breakpoints it is given."""
-    counted = [
-        (static_token_ids(segment.text) if position < len(call.segments) - 1 else token_ids(segment.text), segment)
-        for position, segment in enumerate(call.segments)
+    last = len(call.segments) - 1
+    stretches = [
+        tokenizer.packed(segment.text, is_shared=position < last) for position, segment in enumerate(call.segments)
     ]
-    stretches = [array("I", ids).tobytes() for ids, _ in counted]
-    total = sum(len(ids) for ids, _ in counted)
+    packed = b"".join(stretches)
+    total = token_count(packed)
     match call.api:
         case Api.OPENAI:
             ends: Iterable[int] = range(PREFIX_TOKENS_MIN, total + 1, OPENAI_BLOCK_TOKENS)
         case Api.ANTHROPIC:
-            ends = _breakpoints((len(ids), segment.is_breakpoint) for ids, segment in counted)
+            is_end = [segment.is_breakpoint for segment in call.segments]
+            ends = _breakpoints([token_count(stretch) for stretch in stretches], is_end)
         case _:
             assert_never(call.api)
-    return Prompt(total + FRAMING_TOKENS, tuple(_prefixes(f"{call.api} {call.model}", b"".join(stretches), ends)))
+    return Prompt(total + FRAMING_TOKENS, tuple(_prefixes(f"{call.api} {call.model}", packed, ends)))
 
 
-def _breakpoints(segments: Iterable[tuple[int, bool]]) -> Iterator[int]:
-    end = 0
-    for tokens, is_breakpoint in segments:
-        end += tokens
+def _breakpoints(tokens: Iterable[int], is_end: Iterable[bool]) -> Iterator[int]:
+    for end, is_breakpoint in zip(accumulate(tokens), is_end, strict=True):
         if is_breakpoint and end >= PREFIX_TOKENS_MIN:
             yield end
 
 
-def _prefixes(account: str, tokens: bytes, ends: Iterable[int]) -> Iterator[Prefix]:
+def _prefixes(account: str, packed: bytes, ends: Iterable[int]) -> Iterator[Prefix]:
     digest = hashlib.blake2b(account.encode(), digest_size=16)
     start = 0
-    width = array("I").itemsize
     for end in ends:
-        digest.update(tokens[start * width : end * width])
+        digest.update(packed[start * TOKEN_BYTES : end * TOKEN_BYTES])
         start = end
         yield Prefix(digest.digest(), end)
 

@@ -9,7 +9,7 @@ from worker.embedded.llm_emulator.faults import Fault
 from worker.embedded.llm_emulator.judgements import Opinion, Understood
 from worker.embedded.llm_emulator.nouns import Call, Spoken
 from worker.embedded.llm_emulator.prefix_cache import Prompt, usage_of
-from worker.embedded.llm_emulator.tokens import first_tokens, token_ids
+from worker.embedded.llm_emulator.tokens import Tokenizer, token_count
 from worker.embedded.llm_emulator.wire import Wire
 
 NOT_UNDERSTOOD = "{}"
@@ -34,23 +34,30 @@ class Order:
         return EFFECTS[self.fault] if self.fault else None
 
 
-def reply_to(
-    order: Order, wire: Wire, opinion: Opinion, *, prompt: Prompt, cached_tokens: int, reasoning_tokens: int
-) -> tuple[Spoken, CompletionUsage]:
-    """What is said under the order's fault, and what the call used."""
-    cap = order.call.output_tokens_max
-    reasoned = min(cap, reasoning_tokens)
-    good = _good_reply(order, wire, opinion, cap - reasoned)
-    spoken = order.effect.edit(good) if isinstance(order.effect, Says) else good
-    # What was generated and then withheld is billed all the same.
-    text = good.text if spoken.text is None else spoken.text
-    return spoken, usage_of(order.call, prompt, cached_tokens, len(token_ids(text or "")), reasoned)
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What stands in for a model: what it thinks, and what its tokens are."""
 
+    opinion: Opinion
+    tokenizer: Tokenizer
 
-def _good_reply(order: Order, wire: Wire, opinion: Opinion, tokens_max: int) -> Spoken:
-    """The opinion, cut where it is longer than the cap leaves room for."""
-    text = NOT_UNDERSTOOD if order.asked is None else opinion(order.asked)
-    # No text has more tokens than bytes: most need not be counted.
-    if len(text.encode("utf-8", "surrogatepass")) <= tokens_max or len(token_ids(text)) <= tokens_max:
-        return Spoken(order.stage, text, wire.finish(is_cut=False))
-    return Spoken(order.stage, first_tokens(text, tokens_max) if tokens_max else None, wire.finish(is_cut=True))
+    def reply_to(
+        self, order: Order, wire: Wire, *, prompt: Prompt, cached_tokens: int, reasoning_tokens: int
+    ) -> tuple[Spoken, CompletionUsage]:
+        """What is said under the order's fault, and what the call used."""
+        reasoned = min(order.call.output_tokens_max, reasoning_tokens)
+        good, output_tokens = self._good_reply(order, wire, order.call.output_tokens_max - reasoned)
+        spoken = order.effect.edit(good) if isinstance(order.effect, Says) else good
+        # What was generated and then withheld is billed all the same.
+        if spoken.text is not None and spoken.text is not good.text:
+            output_tokens = token_count(self.tokenizer.packed(spoken.text))
+        return spoken, usage_of(order.call, prompt, cached_tokens, output_tokens, reasoned)
+
+    def _good_reply(self, order: Order, wire: Wire, tokens_max: int) -> tuple[Spoken, int]:
+        """The opinion, cut where it is longer than the cap leaves room for, and its tokens."""
+        text = NOT_UNDERSTOOD if order.asked is None else self.opinion(order.asked)
+        tokens = token_count(self.tokenizer.packed(text))
+        if tokens <= tokens_max:
+            return Spoken(order.stage, text, wire.finish(is_cut=False)), tokens
+        cut = self.tokenizer.first(text, tokens_max) if tokens_max else None
+        return Spoken(order.stage, cut, wire.finish(is_cut=True)), tokens_max

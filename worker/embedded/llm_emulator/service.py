@@ -21,7 +21,7 @@ from worker.embedded.llm_emulator.nouns import Api, Call, ErrorKind, HttpRequest
 from worker.embedded.llm_emulator.options import EmulatorOptions
 from worker.embedded.llm_emulator.prefix_cache import PrefixCache, prompt_of
 from worker.embedded.llm_emulator.rate_limits import Account
-from worker.embedded.llm_emulator.replies import Order, reply_to
+from worker.embedded.llm_emulator.replies import Model, Order
 from worker.embedded.llm_emulator.responses import Arrival, completion_response, fault_response, refusal_response
 from worker.embedded.llm_emulator.wire import Wire
 
@@ -54,6 +54,7 @@ class LlmService:
         self.seen: deque[SeenRequest] = deque(maxlen=options.requests_kept)
         self._options = options
         self._clock = clock
+        self._model = Model(options.opinion, options.tokenizer)
         self._cache = PrefixCache()
         self._accounts: dict[tuple[Api, str], Account] = {}
         self._times_seen: dict[bytes, int] = {}
@@ -105,16 +106,15 @@ class LlmService:
 
     def _worked(self, arrival: Arrival, order: Order) -> Work:
         call, options = order.call, self._options
-        prompt = prompt_of(call)
+        prompt = prompt_of(call, options.tokenizer)
         if prompt.tokens > rules_of(call.model, options.models).context_tokens_max:
             raise RefusedError(ErrorKind.INVALID, "prompt is too long", code="context_length_exceeded")
         now_ns = self._clock.now_ns()
         cached_tokens = self._cache.read(prompt.prefixes, now_ns / 1e9)
         self._admit(arrival.wire, call, prompt.tokens, cached_tokens, now_ns)
-        spoken, usage = reply_to(
+        spoken, usage = self._model.reply_to(
             order,
             arrival.wire,
-            options.opinion,
             prompt=prompt,
             cached_tokens=cached_tokens,
             reasoning_tokens=round(options.reasoning_tokens.at(order.chances.reasoning)),

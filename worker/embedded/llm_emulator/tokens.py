@@ -1,12 +1,34 @@
-"""Tokens of o200k, counted offline: the emulator's one tokenizer, whoever is emulated."""
+"""Texts as tokens, four bytes each: by o200k, or, where counting would be the bottleneck, by their length alone."""
 
+from array import array
 from functools import cache, lru_cache
-from itertools import chain
+from typing import Final, Protocol
 
 import bpe_openai
 
-PIECE_CHARACTERS = 200_000
+TOKEN_BYTES: Final = 4
+PIECE_CHARACTERS: Final = 200_000
 """The tokenizer refuses much longer texts; a cut costs at most one token."""
+
+
+class Tokenizer(Protocol):
+    """What a provider counts by."""
+
+    def load(self) -> None:
+        """Whatever takes long, before the first request."""
+        ...
+
+    def packed(self, text: str, *, is_shared: bool = False) -> bytes:
+        """`TOKEN_BYTES` for each token; `is_shared` for texts that many requests have in common."""
+        ...
+
+    def first(self, text: str, count: int) -> str:
+        """As much of the text as `count` tokens hold."""
+        ...
+
+
+def token_count(packed: bytes) -> int:
+    return len(packed) // TOKEN_BYTES
 
 
 @cache
@@ -14,26 +36,43 @@ def _encoding() -> bpe_openai.Encoding:
     return bpe_openai.get_encoding("o200k_base")
 
 
-def load_tokenizer() -> None:
-    """The first use takes a second or two; better before the first request than during it."""
-    _encoding()
+def _ids(text: str) -> list[int]:
+    ids: list[int] = []
+    for start in range(0, len(text), PIECE_CHARACTERS):
+        ids += _encoding().encode_ordinary(text[start : start + PIECE_CHARACTERS])
+    return ids
 
 
-def token_ids(text: str) -> list[int]:
-    if len(text) <= PIECE_CHARACTERS:
-        ids: list[int] = _encoding().encode_ordinary(text)
-        return ids
-    pieces = (text[start : start + PIECE_CHARACTERS] for start in range(0, len(text), PIECE_CHARACTERS))
-    return list(chain.from_iterable(_encoding().encode_ordinary(piece) for piece in pieces))
+def _packed(text: str) -> bytes:
+    return array("I", _ids(text)).tobytes()
 
 
-@lru_cache(maxsize=64)
-def static_token_ids(text: str) -> tuple[int, ...]:
-    """For texts that many requests share: instructions and schemas."""
-    return tuple(token_ids(text))
+_packed_shared = lru_cache(maxsize=64)(_packed)
 
 
-def first_tokens(text: str, count: int) -> str:
-    """As much of the text as `count` tokens hold."""
-    shown: str = _encoding().decode(token_ids(text)[:count])
-    return shown
+class O200k:
+    """Exact, offline; about 0.1 ms for a thousand tokens."""
+
+    def load(self) -> None:
+        _encoding()
+
+    def packed(self, text: str, *, is_shared: bool = False) -> bytes:
+        return _packed_shared(text) if is_shared else _packed(text)
+
+    def first(self, text: str, count: int) -> str:
+        shown: str = _encoding().decode(_ids(text)[:count])
+        return shown
+
+
+class FourBytes:
+    """A token is four bytes of UTF-8: about as many as o200k makes of English, at no cost."""
+
+    def load(self) -> None:
+        """Nothing takes long."""
+
+    def packed(self, text: str, *, is_shared: bool = False) -> bytes:  # noqa: ARG002  # all are cheap
+        encoded = text.encode("utf-8", "surrogatepass")
+        return encoded + b" " * (-len(encoded) % TOKEN_BYTES)
+
+    def first(self, text: str, count: int) -> str:
+        return text.encode("utf-8", "surrogatepass")[: count * TOKEN_BYTES].decode("utf-8", "ignore")
