@@ -93,11 +93,14 @@ def _call(rng: random.Random, tokens_max: int, late_s: float, pace_s: float) -> 
     size = rng.choice([10, tokens_max // 4, tokens_max])
     input_tokens = rng.randint(1, max(1, size // 2))
     output_max = rng.randint(1, max(1, size // 2))
+    # An expectation below the cap is kept here: the limits are kept as well as it is.
+    expected = rng.choice([None, output_max // 2])
+    most = output_max if expected is None else expected
     return Call(
         admission=rng.randint(1, 8),
         comes_at_s=rng.random() * pace_s * 16,
-        estimate=Estimate(input_tokens + rng.choice([0, 0, size // 20]), output_max),
-        usage=CompletionUsage(input_tokens=input_tokens, output_tokens=rng.choice([0, output_max // 3, output_max])),
+        estimate=Estimate(input_tokens + rng.choice([0, 0, size // 20]), output_max, expected),
+        usage=CompletionUsage(input_tokens=input_tokens, output_tokens=rng.choice([0, most // 3, most])),
         delivery_s=rng.random() * late_s,
         latency_s=rng.random() * late_s,
         fate=rng.choices(list(Fate), weights=[6, 2, 1, 1])[0],

@@ -32,10 +32,15 @@ class Charge(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A call before it is made. Input beyond the estimate is charged late, when the call settles."""
+    """A call before it is made. What it uses beyond the estimate is charged late, when it settles.
+
+    Where output is charged as produced, `output_tokens_expected` may say that the cap is far from what will come: then
+    only so much is reserved, more calls run at once, and the limit is kept as well as the expectation is.
+    """
 
     input_tokens: int
     output_tokens_max: int
+    output_tokens_expected: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +64,15 @@ class ChargingRule:
     cache_reads_charged: bool
 
     def reserve(self, estimate: Estimate) -> Mapping[Dimension, Reservation]:
-        """What to keep for the call until it is settled: as much as it can possibly be charged."""
-        most = _amounts(estimate.input_tokens, estimate.output_tokens_max)
+        """What to keep for the call until it is settled: as much as it can be charged, or is expected to be."""
+        most = _amounts(estimate.input_tokens, self._reserved_output(estimate))
         for_good = set(Dimension) if self.charge is Charge.CAP_AT_ADMISSION else {Dimension.REQUESTS}
         return {name: Reservation(n, 0) if name in for_good else Reservation(0, n) for name, n in most.items()}
+
+    def _reserved_output(self, estimate: Estimate) -> int:
+        if self.charge is not Charge.AS_PRODUCED or estimate.output_tokens_expected is None:
+            return estimate.output_tokens_max
+        return min(estimate.output_tokens_expected, estimate.output_tokens_max)
 
     def needed_at_admission(self, estimate: Estimate) -> Mapping[Dimension, int]:
         """What the provider itself must find in its buckets to let the call in."""

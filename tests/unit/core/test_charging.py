@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from worker.core.charging import ANTHROPIC_CHARGING, OPENAI_CHARGING, Charge, ChargingRule, Dimension, Estimate
@@ -35,6 +37,17 @@ def test_where_unused_tokens_are_not_charged_they_are_only_held(rule: ChargingRu
 
 def test_anthropic_does_not_look_at_the_cap() -> None:
     assert ANTHROPIC_CHARGING.needed_at_admission(ESTIMATE) == each(1, 1_000, 1_000, 0)
+
+
+@pytest.mark.parametrize("rule", [OPENAI_CHARGING, REFUNDED], ids=lambda rule: rule.charge.value)
+def test_an_expectation_counts_for_nothing_where_the_cap_is_charged(rule: ChargingRule) -> None:
+    assert rule.reserve(replace(ESTIMATE, output_tokens_expected=50)) == rule.reserve(ESTIMATE)
+
+
+@pytest.mark.parametrize(("expected", "reserved"), [(50, 50), (301, 300), (None, 300)])
+def test_what_is_expected_is_reserved_where_the_cap_costs_nothing(expected: int | None, reserved: int) -> None:
+    estimate = replace(ESTIMATE, output_tokens_expected=expected)
+    assert ANTHROPIC_CHARGING.reserve(estimate)[Dimension.OUTPUT_TOKENS].tokens == reserved
 
 
 def test_cached_reads_are_charged_where_the_provider_charges_them_and_reasoning_is_output() -> None:
