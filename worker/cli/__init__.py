@@ -10,13 +10,15 @@ from worker.cli.config import config
 from worker.cli.credit import credit
 from worker.cli.demo import demo
 from worker.cli.evaluate import evaluate
+from worker.cli.llm_emulator import llm_emulator
 from worker.cli.migrate import migrate
 from worker.cli.resume import resume
 from worker.cli.run import run
 from worker.cli.topics import topics
 from worker.cli.verify import verify
 from worker.errors import FatalError, UnavailableError
-from worker.settings import ConfigurationError
+from worker.settings import ConfigurationError, LogSettings
+from worker.telemetry import configure_logging
 
 FIRST_STEPS = "Try it without Kafka or a database"
 OPERATE = "Run it beside your answer stream"
@@ -38,12 +40,18 @@ First time here: `attribution-worker demo`. Then: `migrate`, `topics`, `run`."""
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for panel, commands in {
-    FIRST_STEPS: (demo, attribute, credit, evaluate),
+    FIRST_STEPS: (demo, attribute, credit, evaluate, llm_emulator),
     OPERATE: (migrate, topics, run, resume, config),
     AUDIT: (verify,),
 }.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
+
+
+@app.callback()
+def prepare() -> None:
+    # No docstring: it would take the place of the help above.
+    configure_logging(LogSettings(level="warning"))
 
 
 def main() -> None:
