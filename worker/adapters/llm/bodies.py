@@ -103,7 +103,7 @@ def estimated_usage(
     finish: Finish, text: str | None, request: CompletionRequest, count_tokens: Callable[[str], int]
 ) -> CompletionUsage:
     """What was asked, and what was said; where nothing tells how much was said, as much as was allowed."""
-    asked = (request.instructions, request.context, request.question, json.dumps(request.schema))
+    asked = (request.instructions, request.context, request.question, json.dumps(request.schema, separators=(",", ":")))
     if text is not None:
         output_tokens = count_tokens(text)
     else:

@@ -1,7 +1,7 @@
 """One call of either SDK: its deadline, its failures in our words, and what a refused parameter teaches."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import httpx2
@@ -80,14 +80,26 @@ class Exchange:
             )
 
     async def _once(self, send: Send, profile: CapabilityProfile) -> Reply:
+        response = await self._response(send, profile)
+        text, headers = body_text(response.content), dict(response.headers)
+        if response.is_success:
+            return self._reply(text, headers)
+        # Azure answers with whole completions, usage included, under a 400 (experiential#967).
+        if self._is_completion(text):
+            return Reply(raw=text, headers=headers)
+        raise failed_status(response.status_code, headers, self._without_key(text))
+
+    async def _response(self, send: Send, profile: CapabilityProfile) -> httpx2.Response:
+        """Of whatever status: what the SDK raises for an error quotes its body, and stays out of our tracebacks."""
         try:
-            response = await send(profile)
+            return await send(profile)
         except self._errors.status as error:
             failed: httpx2.Response = getattr(error, "response")  # noqa: B009  # both SDKs' status errors have it
-            return self._reply_to_error(failed)
+            return failed
         except self._errors.connection as error:
             raise failed_connection(error) from None
-        text, headers = body_text(response.content), dict(response.headers)
+
+    def _reply(self, text: str, headers: Mapping[str, str]) -> Reply:
         try:
             body = json_object(text)
         except UnreadableBodyError as error:
@@ -95,13 +107,6 @@ class Exchange:
         if member(body, "error") and self._completion_members.isdisjoint(body):
             raise failed_within_200(headers, body, self._without_key(text))
         return Reply(raw=text, headers=headers)
-
-    def _reply_to_error(self, response: httpx2.Response) -> Reply:
-        """A completion may hide under an error status, usage included: Azure's filtered ones do (experiential#967)."""
-        text, headers = body_text(response.content), dict(response.headers)
-        if self._is_completion(text):
-            return Reply(raw=text, headers=headers)
-        raise failed_status(response.status_code, headers, self._without_key(text))
 
     def _is_completion(self, text: str) -> bool:
         try:

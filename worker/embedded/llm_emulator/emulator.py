@@ -80,7 +80,12 @@ class LlmEmulator:
 
     @property
     def connections(self) -> int:
+        """Open now."""
         return self._server.connections
+
+    @property
+    def connections_accepted(self) -> int:
+        return self._server.accepted
 
     def limits(self) -> Mapping[str, Any]:
         """`{"openai gpt-5": {"tokens": {"limit": …, "remaining": …, "charged": …}}}` of the models used so far."""

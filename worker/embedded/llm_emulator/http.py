@@ -201,6 +201,7 @@ class HttpServer:
     """Accepts connections on 127.0.0.1 until it is closed."""
 
     def __init__(self, handle: Handle) -> None:
+        self.accepted = 0
         self._handle = handle
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
@@ -212,10 +213,14 @@ class HttpServer:
     async def start(self, host: str, port: int, backlog: int) -> int:
         """Listens, and returns the port: a free one when `port` is 0."""
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self._handle, self._connections), host, port, backlog=backlog
+            self._accept, host, port, backlog=backlog
         )
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
+
+    def _accept(self) -> Connection:
+        self.accepted += 1
+        return Connection(self._handle, self._connections)
 
     async def close(self) -> None:
         """Ends every connection at once, whatever it waits for."""
