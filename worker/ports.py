@@ -82,6 +82,11 @@ class SettledAnswer:
     revision: int
 
 
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """This very record is a dead letter already: it has its outcome."""
+
+
 class SaveResult(StrEnum):
     """What became of a save."""
 
@@ -96,7 +101,9 @@ class AttributionStore(Protocol):
     Every method raises UnavailableError while the database is down, and FatalError when rights are missing.
     """
 
-    async def find(self, key: AnswerKey) -> SettledAnswer | None: ...
+    async def find(self, key: AnswerKey, record: Record) -> SettledAnswer | SetAside | None:
+        """What is on record for this answer, or for this record where it is a dead letter; None when both are new."""
+        ...
 
     async def save(self, attribution: Attribution, message: OutboundMessage) -> SaveResult:
         """Key, answer, attribution with evidence, a row per source and the outbox row in one transaction.

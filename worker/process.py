@@ -7,7 +7,7 @@ from worker.core.model import Answer, Attribution, Judgement
 from worker.core.outcome import Outcome, Processed
 from worker.core.records import OutboundMessage, Record
 from worker.errors import PermanentError
-from worker.ports import AttributionStore, SaveResult
+from worker.ports import AttributionStore, SaveResult, SetAside
 
 
 class Process:
@@ -42,10 +42,13 @@ class Process:
             return Processed(Outcome.SKIPPED)
         # 1. Decode. A crash here is seen again at redelivery; nothing has happened yet.
         answer = self._decode(record)
-        # 2. Already settled? A settled answer is never judged again, whatever method is deployed now.
-        settled = await self._store.find(answer.key)
-        if settled is not None:
-            return _settled_before(answer, same_content=settled.content_hash == answer.content_hash)
+        # 2. Already done? A settled answer is never judged again, whatever method is deployed now; a record that was
+        #    set aside before its offset could be committed stays set aside, and is not paid as well.
+        found = await self._store.find(answer.key, record)
+        if isinstance(found, SetAside):
+            return Processed(Outcome.DEAD_LETTER, answer.key)
+        if found is not None:
+            return _settled_before(answer, same_content=found.content_hash == answer.content_hash)
         # 3. Judge. A crash here is a redelivery that judges again; no transaction is open meanwhile.
         judgement = await self._judge(answer)
         # 4. Credit: pure arithmetic, the same on every machine.

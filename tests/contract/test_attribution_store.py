@@ -15,13 +15,13 @@ async def save(store: Store, attribution: Attribution) -> SaveResult:
 
 
 async def test_an_answer_nobody_settled_is_not_found(store: Store) -> None:
-    assert await store.find(samples.answer().key) is None
+    assert await store.find(samples.answer().key, samples.record()) is None
 
 
 async def test_a_saved_answer_is_found_with_its_content_hash_and_revision(store: Store) -> None:
     answer = samples.answer()
     assert await save(store, attribution_of(answer)) is SaveResult.SAVED
-    assert await store.find(answer.key) == SettledAnswer(answer.content_hash, revision=1)
+    assert await store.find(answer.key, samples.record()) == SettledAnswer(answer.content_hash, revision=1)
 
 
 async def test_saving_the_same_answer_again_is_a_duplicate_and_announces_nothing(store: Store) -> None:
@@ -40,7 +40,7 @@ async def test_other_content_under_a_settled_key_is_a_conflict_and_changes_nothi
     first = samples.answer()
     await save(store, attribution_of(first))
     assert await save(store, attribution_of(samples.answer(text="Tea is a plant."))) is SaveResult.CONFLICT
-    assert await store.find(first.key) == SettledAnswer(first.content_hash, revision=1)
+    assert await store.find(first.key, samples.record()) == SettledAnswer(first.content_hash, revision=1)
     assert await store.pending() == 1
 
 
@@ -66,7 +66,7 @@ async def test_many_simultaneous_finds_each_get_their_own_answer(store: Store) -
     for answer in answers[:25]:
         await save(store, attribution_of(answer))
     async with asyncio.TaskGroup() as tasks:
-        finds = [tasks.create_task(store.find(answer.key)) for answer in answers]
+        finds = [tasks.create_task(store.find(answer.key, samples.record())) for answer in answers]
     found = [task.result() for task in finds]
     assert found == [SettledAnswer(answer.content_hash, 1) for answer in answers[:25]] + [None] * 25
 

@@ -1,5 +1,6 @@
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.support.attributions import attribution_of, message_of
 from worker.core.model import AnswerId, AnswerKey, TenantId
 from worker.core.records import OutboundMessage, Record
 from worker.errors import FatalError
-from worker.ports import DeadLetter
+from worker.ports import DeadLetter, SetAside
 
 
 def dead_letter(offset: int = 0, value: bytes | None = b"not json") -> DeadLetter:
@@ -52,6 +53,16 @@ async def test_a_redelivered_dead_letter_changes_nothing(store: Store) -> None:
     for _ in range(LIMITS.consecutive_max * 3):
         await set_aside(store, dead_letter())
     assert await store.pending() == 1
+
+
+async def test_a_record_that_was_set_aside_is_known_again_by_its_place_and_time(store: Store) -> None:
+    letter = dead_letter(7)
+    await set_aside(store, letter)
+    key = samples.answer("a-1").key
+    assert await store.find(key, letter.record) == SetAside()
+    assert await store.find(key, replace(letter.record, offset=8)) is None
+    assert await store.find(key, replace(letter.record, partition=1)) is None
+    assert await store.find(key, replace(letter.record, timestamp_ms=1)) is None, "a topic made anew"
 
 
 async def test_another_record_at_the_same_offset_is_another_dead_letter(store: Store) -> None:

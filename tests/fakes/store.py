@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 from worker.adapters.postgres.limits import RecentOutcomes, refusal
 from worker.core.model import AnswerKey, Attribution
-from worker.core.records import OutboundMessage
+from worker.core.records import OutboundMessage, Record
 from worker.errors import FatalError, RetryableError, UnavailableError
-from worker.ports import DeadLetter, OutboxRow, SaveResult, SettledAnswer
+from worker.ports import DeadLetter, OutboxRow, SaveResult, SetAside, SettledAnswer
 from worker.settings import DeadLetterSettings
 
 
@@ -31,9 +31,11 @@ class FakeStore:
         self._claimed: set[int] = set()
         self._stored = 0
 
-    async def find(self, key: AnswerKey) -> SettledAnswer | None:
+    async def find(self, key: AnswerKey, record: Record) -> SettledAnswer | SetAside | None:
         self._reach()
         self.finds += 1
+        if any(_position(kept.record) == _position(record) for kept in self.dead_letters):
+            return SetAside()
         found = self.attributions.get(key)
         return None if found is None else SettledAnswer(found.answer.content_hash, found.revision)
 
@@ -111,3 +113,7 @@ class FakeStore:
 def _identity(dead_letter: DeadLetter) -> tuple[str, int, int, bytes]:
     record = dead_letter.record
     return (record.topic, record.partition, record.offset, hashlib.sha256(record.value or b"").digest())
+
+
+def _position(record: Record) -> tuple[str, int, int, int]:
+    return (record.topic, record.partition, record.offset, record.timestamp_ms)

@@ -27,7 +27,7 @@ class RetryPolicy:
         return self._pause_s(tries, jitter, self.outage_backoff_max_s, retry_after_s)
 
     def _pause_s(self, tries: int, jitter: float, cap_s: float, retry_after_s: float | None) -> float:
-        # 2**30 is far beyond any cap; the bound keeps the power finite after days of outage.
-        ceiling_s = min(cap_s, self.backoff_base_s * 2 ** min(tries - 1, 30))
+        # 2³⁰ is far beyond any cap; the bound keeps the power finite after days of outage.
+        ceiling_s = min(cap_s, self.backoff_base_s * 2.0 ** min(tries - 1, 30))
         floor_s = min(cap_s, max(0.0, retry_after_s or 0.0))
         return max(floor_s, ceiling_s * (0.5 + jitter / 2))

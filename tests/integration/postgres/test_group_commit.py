@@ -252,7 +252,7 @@ async def test_connections_that_all_died_while_idle_are_noticed_by_nobody(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE pid <> pg_backend_pid() AND datname = current_database()"
     )
-    assert await store.find(samples.answer("a-001").key) is not None
+    assert await store.find(samples.answer("a-001").key, samples.record()) is not None
     assert await save_all(store, attributions(10)) == [SaveResult.DUPLICATE] * 5 + [SaveResult.SAVED] * 5
     async with store.claim(100) as claimed:
         assert len(claimed) == 10
@@ -265,7 +265,7 @@ async def test_a_statement_planned_before_a_migration_is_planned_anew(
     await save_all(store, attributions(3))
     await sql.execute("DROP VIEW owner_credit_daily, answer_explained, ungrounded_key_points, answer_cost")
     await sql.execute("ALTER TABLE answers ALTER COLUMN revision TYPE bigint")
-    assert await store.find(samples.answer("a-001").key) is not None
+    assert await store.find(samples.answer("a-001").key, samples.record()) is not None
     assert await save_all(store, attributions(5)) == [SaveResult.DUPLICATE] * 3 + [SaveResult.SAVED] * 2
 
 

@@ -31,7 +31,12 @@ async def test_a_server_that_is_not_there_is_an_outage(postgres_dsn: str) -> Non
     host_of = urlsplit(postgres_dsn)
     nowhere = urlunsplit(host_of._replace(netloc="nobody:nothing@127.0.0.1:1"))
     async with open_store(settings_of(nowhere), code_version="test") as store:
-        for call in (save(store), store.find(samples.answer().key), store.pending(), store.check_dead_letter_limits()):
+        for call in (
+            save(store),
+            store.find(samples.answer().key, samples.record()),
+            store.pending(),
+            store.check_dead_letter_limits(),
+        ):
             with pytest.raises(UnavailableError):
                 await call
         with pytest.raises(UnavailableError):
@@ -41,7 +46,7 @@ async def test_a_server_that_is_not_there_is_an_outage(postgres_dsn: str) -> Non
 
 async def test_a_database_that_was_never_migrated_stops_the_worker_with_advice(empty_postgres_dsn: str) -> None:
     async with open_store(settings_of(empty_postgres_dsn), code_version="test") as store:
-        for call in (save(store), store.find(samples.answer().key), store.pending()):
+        for call in (save(store), store.find(samples.answer().key, samples.record()), store.pending()):
             with pytest.raises(FatalError, match=r"42P01.*attribution-worker migrate"):
                 await call
 
@@ -56,7 +61,7 @@ async def test_missing_rights_stop_the_worker_with_advice(postgres_dsn: str, sql
         host = urlsplit(postgres_dsn).netloc.rpartition("@")[2]
         dsn = urlunsplit(urlsplit(postgres_dsn)._replace(netloc=f"{role}:secret@{host}"))
         async with open_store(settings_of(dsn), code_version="test") as store:
-            assert await store.find(samples.answer().key) is None
+            assert await store.find(samples.answer().key, samples.record()) is None
             with pytest.raises(FatalError, match="42501") as refused:
                 await save(store)
             assert "secret" not in str(refused.value)

@@ -90,7 +90,7 @@ async def test_partitions_past_the_retention_go_and_their_answers_are_still_not_
     dropped = await drop_expired_partitions(store.database.engine, retention_months=24)
     assert dropped == ["attributions_2020_01"]
     assert await landed(sql) == {f"attributions_{await this_month(sql)}": 1}
-    assert await store.find(samples.answer("a-1").key) is not None
+    assert await store.find(samples.answer("a-1").key, samples.record()) is not None
 
 
 async def test_the_retention_keeps_whole_months_and_the_default_partition(

@@ -1,16 +1,28 @@
 """`AttributionStore` on PostgreSQL: look-ups and saves that share their round trips."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.adapters.postgres.coalescer import coalescing
 from worker.adapters.postgres.database import Database
+from worker.adapters.postgres.dead_letter_positions import Position, find_set_aside
 from worker.adapters.postgres.engine import FINDERS
 from worker.adapters.postgres.group_commit import Origin, Save, find_settled, write_batch
 from worker.core.model import AnswerKey, Attribution
-from worker.core.records import OutboundMessage
+from worker.core.records import OutboundMessage, Record
 from worker.errors import RetryableError, WorkerError
-from worker.ports import SaveResult, SettledAnswer
+from worker.ports import SaveResult, SetAside, SettledAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a record asks for before it is processed."""
+
+    key: AnswerKey
+    position: Position
 
 
 class PostgresAttributionStore:
@@ -18,14 +30,14 @@ class PostgresAttributionStore:
 
     def __init__(
         self,
-        find: Callable[[AnswerKey], Awaitable[SettledAnswer | None]],
+        find: Callable[[Look], Awaitable[SettledAnswer | SetAside | None]],
         save: Callable[[Save], Awaitable[SaveResult]],
     ) -> None:
         self._find = find
         self._save = save
 
-    async def find(self, key: AnswerKey) -> SettledAnswer | None:
-        return await self._find(key)
+    async def find(self, key: AnswerKey, record: Record) -> SettledAnswer | SetAside | None:
+        return await self._find(Look(key, Position(record.partition, record.offset, record.timestamp_ms)))
 
     async def save(self, attribution: Attribution, message: OutboundMessage) -> SaveResult:
         return await self._save(Save(attribution, message))
@@ -61,10 +73,16 @@ class Batches:
         self._origin = origin
         self._known_methods: frozenset[bytes] = frozenset()
 
-    async def find(self, keys: Sequence[AnswerKey]) -> Sequence[SettledAnswer | None]:
-        distinct = sorted(set(keys))
-        found = await self._database.run(lambda connection: find_settled(connection, distinct))
-        return [found.get(key) for key in keys]
+    async def find(self, looks: Sequence[Look]) -> Sequence[SettledAnswer | SetAside | None]:
+        keys = sorted({look.key for look in looks})
+        positions = [look.position for look in looks]
+
+        async def work(connection: AsyncConnection) -> tuple[Mapping[AnswerKey, SettledAnswer], frozenset[Position]]:
+            settled = await find_settled(connection, keys)
+            return settled, await find_set_aside(connection, self._origin.topic, positions)
+
+        settled, set_aside = await self._database.run(work)
+        return [SetAside() if look.position in set_aside else settled.get(look.key) for look in looks]
 
     async def save(self, saves: Sequence[Save]) -> Sequence[SaveResult | Exception]:
         """All in one transaction; after a refused value one by one, so that only the culprit fails."""

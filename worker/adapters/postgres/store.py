@@ -14,8 +14,8 @@ from worker.adapters.postgres.outbox_store import PostgresOutboxStore
 from worker.adapters.postgres.partitions import ensure_partitions
 from worker.adapters.postgres.reuse import PostgresJudgementCache, open_judgement_cache
 from worker.core.model import AnswerKey, Attribution
-from worker.core.records import OutboundMessage
-from worker.ports import DeadLetter, OutboxRow, SaveResult, SettledAnswer
+from worker.core.records import OutboundMessage, Record
+from worker.ports import DeadLetter, OutboxRow, SaveResult, SetAside, SettledAnswer
 from worker.settings import Settings
 
 
@@ -34,8 +34,8 @@ class PostgresStore:
         self._dead_letters = dead_letters
         self._outbox = outbox
 
-    async def find(self, key: AnswerKey) -> SettledAnswer | None:
-        return await self._attributions.find(key)
+    async def find(self, key: AnswerKey, record: Record) -> SettledAnswer | SetAside | None:
+        return await self._attributions.find(key, record)
 
     async def save(self, attribution: Attribution, message: OutboundMessage) -> SaveResult:
         return await self._attributions.save(attribution, message)
