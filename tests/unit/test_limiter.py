@@ -259,6 +259,28 @@ async def test_after_a_refusal_calls_come_back_one_by_one_in_their_order() -> No
 
 
 @in_virtual_time
+async def test_whoever_is_refused_sends_fewer_calls_at_once_also_where_no_rate_is_known() -> None:
+    limiter = LimiterParts(limits(calls_in_flight=10, pause_s=1)).build()
+    await refused(limiter, 429)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(10):
+            group.create_task(served(limiter, takes_s=5))
+        await asyncio.sleep(2)
+        assert limiter.state().account.calls_in_flight == 5
+
+
+@in_virtual_time
+async def test_pauses_grow_while_refusals_go_on_and_a_served_call_ends_the_row() -> None:
+    limiter = LimiterParts(limits(pause_s=1)).build()
+    for pause_s in (1, 2, 4):
+        await refused(limiter, 429)
+        assert limiter.state().account.paused_s == pytest.approx(pause_s)
+    await served(limiter)
+    await refused(limiter, 429)
+    assert limiter.state().account.paused_s == pytest.approx(1)
+
+
+@in_virtual_time
 async def test_overload_slows_down_and_counts_towards_an_outage() -> None:
     """claude-code#82500: episodes of 529 ran every retry dry."""
     parts = LimiterParts(limits(pause_s=0.001))

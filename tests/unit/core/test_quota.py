@@ -70,9 +70,9 @@ def test_the_provider_can_tighten_a_configured_limit_and_not_widen_it() -> None:
     tested = quota({Dimension.TOKENS: 1_000})
     grant = tested.grant(call(0), 0)
     tested.learn(grant, says(10**6, 10**6), 0)
-    assert tested.available(0) == {Dimension.TOKENS: 1_000}
-    tested.learn(grant, says(100, 100), 0)
-    assert tested.available(0) == {Dimension.TOKENS: 100}
+    assert tested.available(MINUTE_NS) == {Dimension.TOKENS: 1_000}
+    tested.learn(grant, says(100, 100), MINUTE_NS)
+    assert tested.available(MINUTE_NS) == {Dimension.TOKENS: 100}
 
 
 def test_what_other_replicas_have_used_is_seen_in_the_remainder() -> None:
@@ -91,6 +91,20 @@ def test_an_old_remainder_does_not_take_back_what_came_in_since() -> None:
     tested.settle(grant, used(6_000), 0)
     tested.learn(grant, says(6_000, 0), 20 * SECOND_NS)
     assert tested.available(20 * SECOND_NS) == {Dimension.TOKENS: 2_000}
+
+
+def test_calls_that_a_remainder_counts_already_are_not_counted_again() -> None:
+    """Whether a header was written when its call arrived or when it was answered."""
+    tested = quota({Dimension.TOKENS: 6_000})
+    slow = tested.grant(call(100), 0)
+    tested.sent(slow, 0)
+    for _ in range(5):
+        quick = tested.grant(call(1_000), 0)
+        tested.sent(quick, 0)
+        tested.settle(quick, used(1_000), 0)
+    tested.learn(slow, says(6_000, 900), 0)
+    tested.settle(slow, used(100), 0)
+    assert tested.available(0) == {Dimension.TOKENS: 900}
 
 
 def test_a_limit_per_day_shows_in_its_reset_and_is_followed_once_little_is_left() -> None:
