@@ -1,5 +1,6 @@
 """The composition root: the one place that names concrete adapters and wires them together."""
 
+from worker.adapters.postgres.report import QueryResult
 from worker.app.attributing import open_attributor
 from worker.app.judges import open_judge, unstored_accounts
 from worker.app.method import build_credit, build_decoder, code_version, override_method
@@ -11,12 +12,14 @@ from worker.app.operations import (
     migrate,
     open_audit,
     publish,
+    query,
     resume,
 )
 from worker.app.running import RunSummary, Worker, open_worker, run_until_stopped
 
 __all__ = [
     "Facts",
+    "QueryResult",
     "RunSummary",
     "Worker",
     "build_credit",
@@ -32,6 +35,7 @@ __all__ = [
     "open_worker",
     "override_method",
     "publish",
+    "query",
     "resume",
     "run_until_stopped",
     "unstored_accounts",

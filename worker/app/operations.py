@@ -10,7 +10,7 @@ from worker.adapters.kafka.topics import TopicReport
 from worker.adapters.postgres.audit import Audit
 from worker.adapters.postgres.database import errors_translated, open_database
 from worker.adapters.postgres.migrate import migrate_database
-from worker.adapters.postgres.report import AnswerReport, OwnerTotal, Report, Spend, UngroundedKeyPoint
+from worker.adapters.postgres.report import AnswerReport, OwnerTotal, QueryResult, Report, Spend, UngroundedKeyPoint
 from worker.adapters.postgres.store import open_store
 from worker.app.method import code_version
 from worker.core.records import OutboundMessage
@@ -71,6 +71,12 @@ async def collect_facts(settings: Settings) -> Facts:
             ungrounded=await report.ungrounded_key_points(FACTS_MAX),
             spend=await report.spend(),
         )
+
+
+async def query(settings: Settings, statement: str) -> QueryResult:
+    """What this SQL gives; for reading."""
+    async with open_database(settings.postgres) as database:
+        return await Report(database).query(statement)
 
 
 @asynccontextmanager

@@ -1,9 +1,11 @@
 """The command line: `attribution-worker --help` teaches it. Exit codes: 0 done, 1 failed, 2 usage or configuration."""
 
+import logging
 import sys
+from collections.abc import Callable, Mapping
 
 import typer
-from rich.console import Console
+from rich.markup import escape
 
 from worker.cli.attribute import attribute
 from worker.cli.config import config
@@ -14,6 +16,7 @@ from worker.cli.llm_emulator import llm_emulator
 from worker.cli.migrate import migrate
 from worker.cli.resume import resume
 from worker.cli.run import run
+from worker.cli.terminal import accept_every_encoding, error_console
 from worker.cli.topics import topics
 from worker.cli.verify import verify
 from worker.errors import FatalError, UnavailableError
@@ -23,6 +26,10 @@ from worker.telemetry import configure_logging
 FIRST_STEPS = "Try it without Kafka or a database"
 OPERATE = "Run it beside your answer stream"
 AUDIT = "Check what was paid"
+ADVICE = (
+    "Is it running where ATTRIBUTION_KAFKA__BOOTSTRAP_SERVERS and ATTRIBUTION_POSTGRES__DSN say? `attribution-worker "
+    "config` shows what is set. `demo`, `attribute` and `credit` need neither."
+)
 
 app = typer.Typer(
     name="attribution-worker",
@@ -31,7 +38,8 @@ app = typer.Typer(
 Answer events come in from Kafka; a judge scores how well each source supports each key point of the answer; the exact
 Shapley value of that matrix is each source's credit; result and evidence go to PostgreSQL in one transaction.
 
-First time here: `attribution-worker demo`. Then: `migrate`, `topics`, `run`.""",
+First time here: `attribution-worker demo`. Then: `migrate`, `topics`, `run`. Exit codes: 0 done, 1 failed, 2 usage or
+configuration.""",
     epilog="Settings come from the environment (ATTRIBUTION_…): `attribution-worker config` lists each with its value.",
     no_args_is_help=True,
     add_completion=False,
@@ -39,11 +47,12 @@ First time here: `attribution-worker demo`. Then: `migrate`, `topics`, `run`."""
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for panel, commands in {
+PANELS: Mapping[str, tuple[Callable[..., None], ...]] = {
     FIRST_STEPS: (demo, attribute, credit, evaluate, llm_emulator),
     OPERATE: (migrate, topics, run, resume, config),
     AUDIT: (verify,),
-}.items():
+}
+for panel, commands in PANELS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
 
@@ -52,20 +61,23 @@ for panel, commands in {
 def prepare() -> None:
     # No docstring: it would take the place of the help above.
     configure_logging(LogSettings(level="warning"))
+    # A command says itself what a library failed at; only `run` and `demo`, which work on their own, log that as well.
+    logging.basicConfig(handlers=[logging.NullHandler()], force=True)
 
 
 def main() -> None:
-    """Run the command line; an expected failure is one clear message, never a traceback."""
+    """Run the command line; an expected failure is one clear message on stderr, never a traceback."""
+    accept_every_encoding()
     try:
         app()
     except ConfigurationError as error:
-        fail("configuration", error, exit_code=2)
+        fail("configuration", str(error), exit_code=2)
     except FatalError as error:
-        fail("stopped", error, exit_code=1)
+        fail("stopped", str(error), exit_code=1)
     except UnavailableError as error:
-        fail("unavailable", error, exit_code=1)
+        fail("unavailable", f"{error}\n{ADVICE}", exit_code=1)
 
 
-def fail(kind: str, error: Exception, *, exit_code: int) -> None:
-    Console(stderr=True).print(f"[bold red]{kind}:[/] {error}", highlight=False, soft_wrap=True)
+def fail(kind: str, message: str, *, exit_code: int) -> None:
+    error_console.print(f"[bold red]{kind}:[/] {escape(message)}", soft_wrap=True)
     sys.exit(exit_code)

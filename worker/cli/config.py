@@ -1,18 +1,22 @@
 """`attribution-worker config`: the effective configuration."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, assert_never
 
 import typer
 from pydantic import BaseModel, SecretStr
 from pydantic_core import to_jsonable_python
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from worker.cli.terminal import console, plain
 from worker.settings import Settings, load_settings, variable_name
+
+REDACTED = "**********"
+CREDENTIALS = re.compile(r"(://)[^/@\s]+@")
+"""A user and password within an address."""
 
 
 class ConfigFormat(StrEnum):
@@ -34,21 +38,34 @@ class Row(NamedTuple):
 
 def config(
     output: Annotated[
-        ConfigFormat, typer.Option("--format", help="env prints a commented file of every setting and its default.")
+        ConfigFormat,
+        typer.Option(
+            "--format",
+            help="table: each value with what it is for; json: name and value; env: a commented file of the defaults.",
+        ),
     ] = ConfigFormat.TABLE,
 ) -> None:
     """Show every setting, its value and what it is for; secrets are redacted.
 
-    A changed value is marked. Unknown ATTRIBUTION_ variables and settings that contradict each other are refused here
-    exactly as `run` refuses them, so this is the way to check a deployment's environment.
+    A setting is an environment variable: ATTRIBUTION_, the section, two underscores, the name. Lists and tables are
+    JSON; an empty value is the default. Unknown ATTRIBUTION_ variables and settings that contradict each other are
+    refused here exactly as `run` refuses them, so this is the way to check a deployment's environment.
+
+    Example: `ATTRIBUTION_INTAKE__RECORDS_MAX=50 attribution-worker config`
+
+    Example: `attribution-worker config --format env > .env`
     """
     match output:
         case ConfigFormat.TABLE:
-            Console(highlight=False).print(table_of(rows_of(load_settings())))
+            for line in table_lines(rows_of(load_settings())):
+                console.print(line, soft_wrap=True)
         case ConfigFormat.JSON:
-            print(json.dumps({row.variable: row.value for row in rows_of(load_settings())}, indent=2))  # noqa: T201 — plain output for a program
+            values = {row.variable: row.value for row in rows_of(load_settings())}
+            console.out(json.dumps(values, indent=2), highlight=False)
         case ConfigFormat.ENV:
-            print(environment_file(), end="")  # noqa: T201 — plain output for a file
+            console.out(environment_file(), end="", highlight=False)
+        case _:
+            assert_never(output)
 
 
 def rows_of(settings: Settings) -> Iterator[Row]:
@@ -70,26 +87,24 @@ def rows_of(settings: Settings) -> Iterator[Row]:
 
 def shown(value: object) -> str:
     if isinstance(value, SecretStr):
-        return "**********"
+        return REDACTED
     if value is None:
         return ""
-    plain = to_jsonable_python(value)
-    return plain if isinstance(plain, str) else json.dumps(plain)
+    jsonable = to_jsonable_python(value)
+    text = jsonable if isinstance(jsonable, str) else json.dumps(jsonable)
+    return CREDENTIALS.sub(rf"\1{REDACTED}@", text)
 
 
-def table_of(rows: Iterator[Row]) -> Table:
-    table = Table(title="Effective configuration (* = not the default)", title_justify="left")
-    table.add_column("variable", no_wrap=True)
-    table.add_column("value", overflow="fold")
-    table.add_column("what for", overflow="fold")
+def table_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """A line per setting as the environment has it, and what it is for; no columns: names take half a terminal."""
+    yield "Effective configuration; changed settings have a *, the others their default."
     section: str | None = None
     for row in rows:
-        if section not in (None, row.section):
-            table.add_section()
-        section = row.section
-        value = escape(row.value)
-        table.add_row(row.variable, f"[bold]{value}[/] *" if row.changed else value, escape(row.description))
-    return table
+        if section != row.section:
+            section = row.section
+            yield f"\n[bold]{escape(row.purpose)}[/]"
+        yield f"{'*' if row.changed else ' '} {row.variable}=[bold]{plain(row.value)}[/]"
+        yield f"      [dim]{escape(row.description)}[/]"
 
 
 def environment_file() -> str:
@@ -103,6 +118,6 @@ def environment_file() -> str:
         if row.section != section:
             section = row.section
             lines += ["", f"# {row.purpose}"]
-        value = "postgresql://user:password@127.0.0.1:5432/attribution" if row.value == "**********" else row.value
+        value = "postgresql://user:password@127.0.0.1:5432/attribution" if row.value == REDACTED else row.value
         lines += [f"# {row.description}", f"#{row.variable}={value}"]
     return "\n".join(lines) + "\n"

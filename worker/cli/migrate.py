@@ -2,9 +2,8 @@
 
 import asyncio
 
-from rich.console import Console
-
 from worker import app
+from worker.cli.terminal import console
 from worker.settings import load_settings
 
 
@@ -15,4 +14,4 @@ def migrate() -> None:
     """
     settings = load_settings()
     asyncio.run(app.migrate(settings))
-    Console().print("The database is up to date.")
+    console.print("The database is up to date.")

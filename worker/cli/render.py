@@ -1,31 +1,31 @@
-"""How attributions look to a person: share bars, tables, one summary line."""
+"""How attributions look to a person: share bars, one line of facts, what nobody supports."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
-from rich.console import Console, Group, RenderableType
-from rich.markup import escape
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from worker.adapters.kafka.topics import TopicReport
-from worker.app import RunSummary
+from worker.cli.terminal import plain
 from worker.core.model import UNIT_SCALE, Attribution
+from worker.core.outcome import Outcome
 
 BAR_WIDTH = 24
 NAME_WIDTH = 12
 OWNER_WIDTH = 26
-PARTIAL_BLOCKS = " ▏▎▍▌▋▊▉█"
+PERCENT_WIDTH = 7
+PARTIAL_BLOCKS = " ▏▎▍▌▋▊▉"
+NOBODY = "-"
 STATUS_WORDS = {
     "attributed": "[green]attributed[/]",
     "ungrounded": "[yellow]ungrounded[/]: no source supports any of it, nobody earns",
     "no_key_points": "[dim]no key points[/]: it claims nothing, nobody earns",
     "no_sources": "[dim]no sources[/]: it named none",
 }
-
-console = Console(highlight=False)
-error_console = Console(stderr=True, highlight=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,29 @@ class AnswerView:
     reward: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """BAR_WIDTH characters at a part of 1, in eighths of a character where the encoding has them."""
+
+    units: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        eighths = (self.units * BAR_WIDTH * 8 + UNIT_SCALE // 2) // UNIT_SCALE
+        full, rest = divmod(eighths, 8)
+        if options.ascii_only:
+            drawn = "#" * (full + (rest >= 4))
+        else:
+            drawn = "█" * full + (PARTIAL_BLOCKS[rest] if rest else "")
+        yield Text(drawn.ljust(BAR_WIDTH), style="cyan", end="")
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(BAR_WIDTH, BAR_WIDTH)
+
+
 def percent(units: int) -> str:
     """Units of 10⁻¹² as a percentage with one decimal, rounded half up in integers."""
     tenths = (units * 1000 + UNIT_SCALE // 2) // UNIT_SCALE
     return f"{tenths // 10}.{tenths % 10} %"
-
-
-def share_bar(share_units: int) -> Text:
-    """A bar of eighth blocks, BAR_WIDTH characters at a share of 1."""
-    eighths = (share_units * BAR_WIDTH * 8 + UNIT_SCALE // 2) // UNIT_SCALE
-    full, rest = divmod(eighths, 8)
-    return Text(("█" * full + (PARTIAL_BLOCKS[rest] if rest else "")).ljust(BAR_WIDTH), style="cyan")
 
 
 def decimal_of(units: int) -> str:
@@ -70,20 +82,25 @@ def decimal_of(units: int) -> str:
     return f"{thousandths // 1000}.{thousandths % 1000:03d}"
 
 
+def money(amount: Decimal, currency: str | None) -> str:
+    """An amount with two decimals, or with as many more as it has."""
+    exact = amount.normalize()
+    decimals = max(2, -int(exact.as_tuple().exponent))
+    return f"{exact:.{decimals}f} {currency or ''}".strip()
+
+
 def answer_panel(view: AnswerView) -> Group:
     """Who earned what for one answer: the query, a bar per source, and what nobody supports."""
-    parts: list[RenderableType] = [
-        f"[bold]{escape(view.query)}[/]  [dim]{escape(view.tenant)}/{escape(view.answer_id)}[/]"
-    ]
+    parts: list[RenderableType] = [f"[bold]{plain(view.query) or '(no query stored)'}[/]"]
     if view.sources:
-        parts.append(Padding(share_table(view.sources), (0, 0, 0, 2)))
+        parts.append(_indented(share_table(view.sources)))
     verdict = STATUS_WORDS.get(view.status, view.status)
     if view.status == "attributed":
-        verdict += f" · {percent(view.utility_units)} of it is supported"
+        verdict += f", {percent(view.utility_units)} of it is supported"
     if view.reward:
-        verdict += f" · {escape(view.reward)} to share"
-    parts.append(Padding(verdict, (0, 0, 0, 2)))
-    parts += [Padding(f"[yellow]ungrounded:[/] {escape(text)}", (0, 0, 0, 2)) for text in view.ungrounded]
+        verdict += f", {plain(view.reward)} to share"
+    parts.append(_indented(f"{verdict}  [dim]({plain(view.tenant)}/{plain(view.answer_id)})[/]"))
+    parts += [_indented(f"[yellow]ungrounded:[/] {plain(text)}") for text in view.ungrounded]
     return Group(*parts)
 
 
@@ -92,10 +109,11 @@ def share_table(sources: Sequence[SourceLine]) -> Table:
     table.add_column(width=NAME_WIDTH, overflow="ellipsis", no_wrap=True)
     table.add_column(width=OWNER_WIDTH, overflow="ellipsis", no_wrap=True, style="dim")
     table.add_column(width=BAR_WIDTH, no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
+    table.add_column(width=PERCENT_WIDTH, justify="right", no_wrap=True)
     for line in sources:
-        share = percent(line.share_units)
-        table.add_row(escape(line.source_id), escape(line.owner_id or "–"), share_bar(line.share_units), share)
+        table.add_row(
+            plain(line.source_id), plain(line.owner_id or NOBODY), Bar(line.share_units), percent(line.share_units)
+        )
     return table
 
 
@@ -110,20 +128,13 @@ def view_of(attribution: Attribution, ungrounded: Iterable[str]) -> AnswerView:
         utility_units=attribution.utility_units,
         sources=lines,
         ungrounded=tuple(ungrounded),
-        reward=None if answer.reward is None else f"{answer.reward.amount:f} {answer.reward.currency}",
+        reward=None if answer.reward is None else money(answer.reward.amount, answer.reward.currency),
     )
 
 
-def topics_table(rows: Sequence[TopicReport]) -> Table:
-    table = Table(title="Topics", title_justify="left")
-    for heading in ("topic", "state", "differs from the settings"):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        state = "created" if row.created else "exists"
-        table.add_row(row.topic, state, "\n".join(row.differences) or "–")
-    return table
+def outcomes_told(outcomes: Mapping[Outcome, int]) -> str:
+    return ", ".join(f"{count} {outcome.value}" for outcome, count in sorted(outcomes.items()))
 
 
-def run_summary(summary: RunSummary) -> str:
-    outcomes = ", ".join(f"{count} {outcome.value}" for outcome, count in sorted(summary.outcomes.items()))
-    return f"Stopped cleanly: {outcomes or 'no records'}."
+def _indented(content: RenderableType) -> Padding:
+    return Padding(content, (0, 0, 0, 2))

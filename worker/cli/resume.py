@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from worker import app
-from worker.cli.render import console
+from worker.cli.terminal import console
 from worker.settings import load_settings
 
 
@@ -16,7 +16,8 @@ def resume(
     """Let the workers take in records again after the dead-letter limits stopped them.
 
     Past a limit every worker stops and refuses to start: a bad deploy must not empty the topic into the dead letters.
-    Look at the `dead_letters` table first, fix the cause, then resume; the limits count anew from here.
+    Look at the `dead_letters` table first (`SELECT reason, detail, count(*) FROM dead_letters GROUP BY 1, 2`), fix the
+    cause, then resume; the limits count anew from here.
     """
     asyncio.run(app.resume(load_settings(), reason))
     console.print("Resumed: the dead-letter limits count from now on. Start the workers again.")

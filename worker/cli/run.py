@@ -5,9 +5,11 @@ from typing import Annotated
 import typer
 
 from worker import app
-from worker.cli.render import console, run_summary
+from worker.cli.render import outcomes_told
+from worker.cli.terminal import console
+from worker.errors import WorkerError
 from worker.settings import load_settings
-from worker.telemetry import configure_logging
+from worker.telemetry import configure_logging, log
 
 
 def run(
@@ -17,10 +19,19 @@ def run(
 ) -> None:
     """Consume answer events until stopped, settle each, publish what was stored.
 
-    SIGTERM or Ctrl-C stops intake, finishes what is in flight (ATTRIBUTION_SHUTDOWN__DRAIN_S), commits and leaves; a
-    second one leaves at once. Either way nothing is lost: what is not committed is redelivered.
+    SIGTERM or Ctrl-C stops intake, finishes what is in flight (up to ATTRIBUTION_SHUTDOWN__DRAIN_S seconds), commits
+    and leaves; a second one leaves at once. Either way nothing is lost: what is not committed is redelivered.
+
+    Needs the topics (`attribution-worker topics`) and the tables (`attribution-worker migrate`). Start as many as there
+    are partitions. One line per record is logged on stderr; ATTRIBUTION_LOG__FORMAT and …LEVEL choose how.
     """
     settings = load_settings()
     configure_logging(settings.log)
-    summary = app.run_until_stopped(settings, until_drained=until_drained)
-    console.print(run_summary(summary))
+    try:
+        summary = app.run_until_stopped(settings, until_drained=until_drained)
+    except WorkerError:
+        raise
+    except Exception as error:  # noqa: BLE001  # a bug, told without what Python's own traceback may quote of an answer
+        log.critical("worker.crashed", exc_info=error)
+        raise typer.Exit(1) from None
+    console.print(f"Stopped cleanly: {outcomes_told(summary.outcomes) or 'no records'}.")

@@ -71,6 +71,14 @@ class Spend:
     unpriced_answers: int
 
 
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """Columns and rows as the driver gives them."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+
+
 _t, _s = attributions.c, source_attributions.c
 CURRENT = and_(answers.c.tenant == _t.tenant, answers.c.answer_id == _t.answer_id, answers.c.revision == _t.revision)
 THEIR_SOURCES = and_(
@@ -163,6 +171,15 @@ class Report:
         ).join_from(attributions, answers, CURRENT)
         (row,) = await self._all(query)
         return Spend(row["answers"], int(row["calls"]), int(row["tokens"]), row["cost_usd"], row["unpriced_answers"])
+
+    async def query(self, statement: str) -> QueryResult:
+        """What a person's own SQL gives."""
+
+        async def work(connection: AsyncConnection) -> QueryResult:
+            result = await connection.execute(text(statement))
+            return QueryResult(tuple(result.keys()), tuple(tuple(row) for row in result))
+
+        return await self._database.run(work)
 
     async def _all(self, query: Select[Any]) -> Sequence[RowMapping]:
         async def work(connection: AsyncConnection) -> Sequence[RowMapping]:
