@@ -26,9 +26,8 @@ class Bucket:
 
     Tokens are *held* from the moment they are granted until they are known to be charged, or not. A provider's own
     bucket, if it began full, never has less than this one has free: whenever it charges, these tokens are held or gone,
-    and a hold costs refill only where the bucket is full. `departed` counts the tokens that may be charged by now,
-    `charged` those that surely are. More tokens than the bucket takes are granted when all of it
-    is free, and leave a debt.
+    and a hold costs refill only where the bucket is full. More tokens than it takes are granted when all of it is free,
+    and leave a debt. `departed` counts the tokens that may be charged by now, `charged` those that surely are.
     """
 
     def __init__(self, *, limit: int, burst_ns: int, level: int, now_ns: int) -> None:
