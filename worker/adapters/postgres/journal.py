@@ -15,7 +15,14 @@ from worker.adapters.postgres import journal_statements as statements
 from worker.adapters.postgres.bulk import arrays_of
 from worker.adapters.postgres.coalescer import Flush, coalescing
 from worker.adapters.postgres.database import Database
-from worker.adapters.postgres.journal_rows import close_arrays, intent_arrays, journaled_call, usage_of_row
+from worker.adapters.postgres.journal_rows import (
+    GIVEN_ANSWER_KEY_COLUMNS,
+    GIVEN_CALL_COLUMNS,
+    close_arrays,
+    intent_arrays,
+    journaled_call,
+    usage_of_row,
+)
 from worker.core.model import AnswerKey, Usage
 from worker.errors import FatalError, RetryableError, WorkerError
 from worker.llm_ports import CallIntent, CallResult, JournaledCall
@@ -169,11 +176,25 @@ async def _open(connection: AsyncConnection, intents: Sequence[CallIntent]) -> S
     if taken_over:
         await connection.execute(statements.GIVE_UP_BY_KEY, {"call_keys": taken_over})
     winners = [candidates[row.call_key] for row in claimed]
+    answered = await _answered_since(connection, winners)
+    if answered:
+        await connection.execute(statements.DELETE_CLAIMS_OF_CALLS, {"call_ids": [i.call_id for i in answered]})
+        winners = [intent for intent in winners if intent not in answered]
     if winners:
         await connection.execute(statements.INSERT_INTENTS, intent_arrays(winners))
     if len(winners) == len(intents):
         return [None] * len(intents)
     return await _waits(connection, intents)
+
+
+async def _answered_since(connection: AsyncConnection, winners: Sequence[CallIntent]) -> Sequence[CallIntent]:
+    """Those whose request got a response after they had looked. Asked under the claim: whoever held it has ended."""
+    looked = {intent.call_key: intent.responses_known for intent in winners if intent.responses_known is not None}
+    if not looked:
+        return []
+    rows = await connection.execute(statements.RESPONSE_COUNTS, {"call_keys": sorted(looked)})
+    more = {row.call_key for row in rows if row.responses > looked[row.call_key]}
+    return [intent for intent in winners if intent.call_key in more]
 
 
 async def _waits(connection: AsyncConnection, intents: Sequence[CallIntent]) -> Sequence[float | None]:
@@ -219,7 +240,7 @@ def _parts(closes: Sequence[Close]) -> Iterator[Sequence[Close]]:
 async def _mark_abandoned(connection: AsyncConnection) -> int:
     expired = (await connection.execute(statements.DELETE_EXPIRED_CLAIMS, {"rows_max": SWEEP_ROWS})).all()
     if expired:
-        wanted = arrays_of(statements.CALL_COLUMNS, [tuple(row) for row in expired])
+        wanted = arrays_of(GIVEN_CALL_COLUMNS, [tuple(row) for row in expired])
         await connection.execute(statements.GIVE_UP, wanted)
     return len(expired)
 
@@ -231,5 +252,5 @@ async def _erase_late(connection: AsyncConnection) -> None:
 async def erase_responses(connection: AsyncConnection, keys: Sequence[AnswerKey]) -> None:
     """Leave of the responses to calls for these answers their hashes alone."""
     if keys:
-        wanted = arrays_of(statements.ANSWER_KEY_COLUMNS, [(key.tenant, key.answer_id) for key in keys])
+        wanted = arrays_of(GIVEN_ANSWER_KEY_COLUMNS, [(key.tenant, key.answer_id) for key in keys])
         await connection.execute(statements.ERASE_OF_ANSWERS, wanted)

@@ -60,7 +60,16 @@ END_COLUMNS = [
         "detail",
     )
 ]
-CLOSE_COLUMNS = [llm_calls.c.call_id, *END_COLUMNS]
+
+
+def given(columns: Sequence[Column[Any]]) -> list[Column[Any]]:
+    """The same under names that an UPDATE may use for parameters: those of the table SQLAlchemy keeps for itself."""
+    return [Column(f"given_{item.name}", item.type) for item in columns]
+
+
+CLOSE_COLUMNS = given([llm_calls.c.call_id, *END_COLUMNS])
+GIVEN_ANSWER_KEY_COLUMNS = given([llm_calls.c.tenant, llm_calls.c.answer_id])
+GIVEN_CALL_COLUMNS = given([llm_calls.c.call_id, llm_calls.c.started_at])
 
 
 def intent_arrays(intents: Sequence[CallIntent]) -> Arrays:

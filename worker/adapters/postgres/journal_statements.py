@@ -25,6 +25,8 @@ from worker.adapters.postgres.journal_rows import (
     CLOSE_COLUMNS,
     COPIED_INTENT_COLUMNS,
     END_COLUMNS,
+    GIVEN_ANSWER_KEY_COLUMNS,
+    GIVEN_CALL_COLUMNS,
     INTENT_COLUMNS,
 )
 from worker.adapters.postgres.tables import answers, llm_call_claims, llm_calls
@@ -34,7 +36,6 @@ INTENT, COMPLETE, FAILED, UNKNOWN = (
     member.value for member in (CallOutcome.INTENT, CallOutcome.COMPLETE, CallOutcome.FAILED, CallOutcome.UNKNOWN)
 )
 ANSWER_KEY_COLUMNS = [llm_calls.c.tenant, llm_calls.c.answer_id]
-CALL_COLUMNS = [llm_calls.c.call_id, llm_calls.c.started_at]
 
 _calls, _claims = llm_calls.c, llm_call_claims.c
 _call_keys = any_(bindparam("call_keys", type_=ARRAY(LargeBinary)))
@@ -62,12 +63,12 @@ CLAIM = _claim.on_conflict_do_update(
 
 _give_up = {"outcome": UNKNOWN, "finished_at": func.now()}
 GIVE_UP_BY_KEY = update(llm_calls).where(_calls.call_key == _call_keys, _calls.outcome == INTENT).values(_give_up)
-_abandoned = unnested(CALL_COLUMNS)
+_abandoned = unnested(GIVEN_CALL_COLUMNS)
 GIVE_UP = (
     update(llm_calls)
     .where(
-        _calls.call_id == _abandoned.c.call_id,
-        _calls.started_at == _abandoned.c.started_at,
+        _calls.call_id == _abandoned.c.given_call_id,
+        _calls.started_at == _abandoned.c.given_started_at,
         _calls.outcome == INTENT,
     )
     .values(_give_up)
@@ -103,11 +104,11 @@ _ends = unnested(CLOSE_COLUMNS)
 CLOSE = (
     update(llm_calls)
     .where(
-        _calls.call_id == _ends.c.call_id,
+        _calls.call_id == _ends.c.given_call_id,
         _still_open(),
-        or_(_calls.outcome == INTENT, and_(_calls.outcome == UNKNOWN, _ends.c.outcome != UNKNOWN)),
+        or_(_calls.outcome == INTENT, and_(_calls.outcome == UNKNOWN, _ends.c.given_outcome != UNKNOWN)),
     )
-    .values({"finished_at": func.now()} | {item.name: _ends.c[item.name] for item in END_COLUMNS})
+    .values({"finished_at": func.now()} | {item.name: _ends.c[f"given_{item.name}"] for item in END_COLUMNS})
     .returning(_calls.call_id)
 )
 KNOWN_CALLS = select(_calls.call_id).where(_calls.call_id == _call_ids, _still_open())
@@ -129,6 +130,12 @@ RESPONSES = (
     .order_by(_calls.started_at, _calls.call_id)
 )
 
+RESPONSE_COUNTS = (
+    select(_calls.call_key, func.count().label("responses"))
+    .where(_calls.call_key == _call_keys, _calls.outcome == COMPLETE, _calls.response.is_not(None))
+    .group_by(_calls.call_key)
+)
+
 _wanted = unnested(ANSWER_KEY_COLUMNS)
 USAGE = (
     select(
@@ -146,12 +153,12 @@ USAGE = (
 )
 
 _erased = {"response": None, "response_hash": func.sha256(_calls.response)}
-_settled = unnested(ANSWER_KEY_COLUMNS)
+_settled = unnested(GIVEN_ANSWER_KEY_COLUMNS)
 ERASE_OF_ANSWERS = (
     update(llm_calls)
     .where(
-        _calls.tenant == _settled.c.tenant,
-        _calls.answer_id == _settled.c.answer_id,
+        _calls.tenant == _settled.c.given_tenant,
+        _calls.answer_id == _settled.c.given_answer_id,
         _calls.response.is_not(None),
     )
     .values(_erased)
