@@ -458,14 +458,15 @@ async def test_a_body_that_drips_for_ever_ends_with_the_total_deadline(dialect: 
         assert (problem.detail, problem.response_lost) == ("no whole response within 0.3 s", True)
 
 
-async def test_work_that_nobody_waits_for_any_more_is_billed_and_not_delivered(dialect: Dialect) -> None:
-    async with (
-        LlmEmulator(EmulatorOptions(latency_s=Fixed(0.4))) as emulator,
-        provider_on(emulator, dialect) as provider,
-    ):
-        assert (await problem_of(provider, timeout_s=0.2)).response_lost
-        await until(lambda: emulator.in_flight == 0)
-        assert [line.delivered for line in emulator.bill.lines] == [False]
+async def test_work_that_nobody_waits_for_any_more_is_billed_and_not_delivered(
+    provider: Provider, emulator: LlmEmulator
+) -> None:
+    emulator.hold()
+    assert (await problem_of(provider, timeout_s=0.2)).response_lost
+    await until(lambda: emulator.connections == 0)
+    emulator.release()
+    assert emulator.in_flight == 0
+    assert [line.delivered for line in emulator.bill.lines] == [False]
 
 
 async def test_a_connection_that_never_came_has_lost_nothing(dialect: Dialect) -> None:
@@ -529,17 +530,15 @@ async def test_a_connection_that_the_server_closed_is_not_used_again(provider: P
     assert emulator.connections_accepted == 2
 
 
-async def test_two_hundred_calls_run_side_by_side(dialect: Dialect) -> None:
+async def test_two_hundred_calls_run_side_by_side(provider: Provider, emulator: LlmEmulator) -> None:
     """openai-python#769: time-outs after many concurrent calls."""
-    async with (
-        LlmEmulator(EmulatorOptions(latency_s=Fixed(3.0))) as emulator,
-        provider_on(emulator, dialect) as provider,
-    ):
-        async with asyncio.TaskGroup() as group:
-            calls = [group.create_task(completed(provider)) for _ in range(200)]
-        assert {call.result().finish for call in calls} == {Finish.COMPLETE}
-        assert emulator.in_flight_max == 200
-        assert len(emulator.bill.lines) == 200
+    emulator.hold()
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(completed(provider)) for _ in range(200)]
+        await until(lambda: emulator.in_flight == 200, timeout_s=TIMEOUT_S)
+        emulator.release()
+    assert {call.result().finish for call in calls} == {Finish.COMPLETE}
+    assert [line.delivered for line in emulator.bill.lines] == [True] * 200
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

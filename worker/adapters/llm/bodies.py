@@ -11,6 +11,9 @@ TOKENS_MAX = 10**9
 """No call uses as many; a larger count is senseless."""
 
 
+REQUEST_ID_MAX = 200
+
+
 class UnreadableBodyError(ValueError):
     """The body is not what this API sends; the message says how, without quoting it."""
 
@@ -95,8 +98,7 @@ def completion_in(
     usage = said.usage
     if usage is None or _says_nothing_was_used(usage, said.text):
         usage = estimated_usage(said.finish, said.text, request, count_tokens)
-    request_id = body.get("id")
-    return Completion(said.finish, said.text, usage, raw, request_id if isinstance(request_id, str) else None)
+    return Completion(said.finish, said.text, usage, raw, _request_id(body.get("id")))
 
 
 def estimated_usage(
@@ -113,6 +115,12 @@ def estimated_usage(
         output_tokens=output_tokens,
         source=UsageSource.ESTIMATED,
     )
+
+
+def _request_id(value: object) -> str | None:
+    """As support asks for it; nothing that a database or a log could not take."""
+    is_id = isinstance(value, str) and value.isascii() and value.isprintable() and len(value) <= REQUEST_ID_MAX
+    return str(value) if is_id else None
 
 
 def _says_nothing_was_used(usage: CompletionUsage, text: str | None) -> bool:

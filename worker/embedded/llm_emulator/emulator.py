@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Self
 
 from worker.core.llm import Stage
@@ -26,20 +28,28 @@ WIRES: Mapping[str, Wire] = {"/chat/completions": OpenAIWire(), "/v1/messages": 
 class LlmEmulator:
     """Serves while it is entered as an async context manager.
 
-    Over HTTP too: `GET /bill`, `DELETE /bill`, `GET /limits`, and `POST /faults` with
-    `{"faults": ["rate_limited", null], "stage": "score"}` (stage may be left out).
+    Over HTTP too: `GET /bill`, `DELETE /bill`, `GET /limits`, `GET /status`, `POST /hold`, `POST /release`, and
+    `POST /faults` with `{"faults": ["rate_limited", null], "stage": "score"}` (stage may be left out).
     """
 
-    def __init__(self, options: EmulatorOptions | None = None, *, port: int = 0) -> None:
+    def __init__(
+        self,
+        options: EmulatorOptions | None = None,
+        *,
+        port: int = 0,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.options = options or EmulatorOptions()
         self.port = port
+        self._monotonic_s = monotonic_s
         self._service: LlmService
-        self._server = HttpServer(self._handle)
+        self._server = HttpServer(self._handle, self._schedule)
+        self._held: list[Callable[[], None]] | None = None
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.options.tokenizer.load)
-        self._service = LlmService(self.options, Clock(self.options.time_scale, loop.time))
+        self._service = LlmService(self.options, Clock(self.options.time_scale, self._monotonic_s))
         self.port = await self._server.start(HOST, self.port, BACKLOG)
         return self
 
@@ -95,36 +105,67 @@ class LlmEmulator:
         """Put in line for the next requests, of this stage if one is named; None is a request without a fault."""
         self._service.faults.put(faults, stage)
 
+    def hold(self) -> None:
+        """From now on calls are worked for, and their responses kept back."""
+        self._held = self._held or []
+
+    def release(self) -> None:
+        """All that was kept back is sent, and nothing more is kept."""
+        held, self._held = self._held or [], None
+        for respond in held:
+            respond()
+
+    def status(self) -> Mapping[str, Any]:
+        return {
+            "requests": self._service.requests,
+            "responses_by_status": self.requests_by_status,
+            "in_flight": self.in_flight,
+            "in_flight_max": self.in_flight_max,
+            "connections": self.connections,
+            "is_holding": self._held is not None,
+        }
+
+    def _schedule(self, work: Work, respond: Callable[[], None]) -> None:
+        if self._held is not None and work.is_call:
+            self._held.append(respond)
+        elif work.lasts_s > 0:
+            asyncio.get_running_loop().call_later(work.lasts_s, respond)
+        else:
+            respond()
+
     def _handle(self, request: HttpRequest) -> Work:
         path = request.path.partition("?")[0]
         wire = next((wire for end, wire in WIRES.items() if path.endswith(end)), None)
         if wire is not None and request.method == "POST":
             return self._service.take(request, wire)
         response = self._inspected(request, path)
-        return Work(0.0, lambda: response)
+        return Work(0.0, lambda: response, is_call=False)
 
     def _inspected(self, request: HttpRequest, path: str) -> Response:
-        match request.method, path:
-            case "GET", "/bill":
-                return _json(200, self.bill.document())
-            case "DELETE", "/bill":
-                self.bill.clear()
-                return _json(200, self.bill.document())
-            case "GET", "/limits":
-                return _json(200, self.limits())
-            case "POST", "/faults":
-                return self._told(request.body)
-        return _json(404, {"error": {"message": f"nothing at {request.method} {path}", "type": "not_found"}})
-
-    def _told(self, body: bytes) -> Response:
+        answer = self._questions.get((request.method, path))
+        if answer is None:
+            return _json(404, {"error": {"message": f"nothing at {request.method} {path}", "type": "not_found"}})
         try:
-            told = json.loads(body)
-            faults = [fault_named(name) for name in told["faults"]]
-            stage = Stage(told["stage"]) if told.get("stage") else None
+            return _json(200, answer(request.body))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             return _json(400, {"error": {"message": str(error), "type": "invalid"}})
-        self.next_faults(*faults, stage=stage)
-        return _json(200, {"faults": len(faults)})
+
+    @cached_property
+    def _questions(self) -> Mapping[tuple[str, str], Callable[[bytes], object]]:
+        return {
+            ("GET", "/bill"): lambda _: self.bill.document(),
+            ("DELETE", "/bill"): lambda _: self.bill.clear(),
+            ("GET", "/limits"): lambda _: self.limits(),
+            ("GET", "/status"): lambda _: self.status(),
+            ("POST", "/hold"): lambda _: self.hold(),
+            ("POST", "/release"): lambda _: self.release(),
+            ("POST", "/faults"): self._told_faults,
+        }
+
+    def _told_faults(self, body: bytes) -> None:
+        told = json.loads(body)
+        stage = Stage(told["stage"]) if told.get("stage") else None
+        self.next_faults(*(fault_named(name) for name in told["faults"]), stage=stage)
 
 
 def fault_named(name: object) -> Fault | None:

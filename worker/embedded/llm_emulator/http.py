@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import cast
 
@@ -36,13 +37,19 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A request taken on: after `lasts_s` (real seconds) `respond` gives the response, read or not."""
+    """A request taken on: after `lasts_s` (real seconds) `respond` gives the response, read or not.
+
+    `is_call` tells calls of the APIs from questions about them.
+    """
 
     lasts_s: float
     respond: Callable[[], Response]
+    is_call: bool = True
 
 
 Handle = Callable[[HttpRequest], Work]
+Schedule = Callable[[Work, Callable[[], None]], None]
+"""Calls back when the work is done."""
 
 
 def rendered(response: Response, content_length: int) -> bytes:
@@ -59,8 +66,9 @@ def rendered(response: Response, content_length: int) -> bytes:
 class Connection(asyncio.Protocol):
     """One client connection: request after request, one at a time."""
 
-    def __init__(self, handle: Handle, connections: "set[Connection]") -> None:
+    def __init__(self, handle: Handle, schedule: Schedule, connections: "set[Connection]") -> None:
         self._handle = handle
+        self._schedule = schedule
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
@@ -129,10 +137,7 @@ class Connection(asyncio.Protocol):
             body=bytes(self._body),
         )
         work = self._handle(request)
-        if work.lasts_s > 0:
-            self._loop.call_later(work.lasts_s, self._respond, work)
-        else:
-            self._respond(work)
+        self._schedule(work, partial(self._respond, work))
 
     def _respond(self, work: Work) -> None:
         response = work.respond()
@@ -200,9 +205,10 @@ class Connection(asyncio.Protocol):
 class HttpServer:
     """Accepts connections on 127.0.0.1 until it is closed."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, schedule: Schedule) -> None:
         self.accepted = 0
         self._handle = handle
+        self._schedule = schedule
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
 
@@ -212,15 +218,13 @@ class HttpServer:
 
     async def start(self, host: str, port: int, backlog: int) -> int:
         """Listens, and returns the port: a free one when `port` is 0."""
-        self._server = await asyncio.get_running_loop().create_server(
-            self._accept, host, port, backlog=backlog
-        )
+        self._server = await asyncio.get_running_loop().create_server(self._accept, host, port, backlog=backlog)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
     def _accept(self) -> Connection:
         self.accepted += 1
-        return Connection(self._handle, self._connections)
+        return Connection(self._handle, self._schedule, self._connections)
 
     async def close(self) -> None:
         """Ends every connection at once, whatever it waits for."""

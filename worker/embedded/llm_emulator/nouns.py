@@ -80,15 +80,12 @@ class ErrorKind(StrEnum):
 
 
 class RefusedError(Exception):
-    """The API refuses the call; nothing is billed. `code` and `param` as OpenAI names them, where it does."""
+    """The API refuses the call; nothing is billed. `named`: `param`, `code` and `type` where OpenAI names them."""
 
     headers: Mapping[str, str] = MappingProxyType({})
 
-    def __init__(
-        self, kind: ErrorKind, message: str | None = None, *, param: str | None = None, code: str | None = None
-    ) -> None:
+    def __init__(self, kind: ErrorKind, message: str | None = None, **named: str) -> None:
         super().__init__(message or kind.value)
         self.kind = kind
         self.message = message
-        self.param = param
-        self.code = code
+        self.named = named

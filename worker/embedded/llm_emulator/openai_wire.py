@@ -98,8 +98,9 @@ class OpenAIWire:
         error: dict[str, Any] = {
             "message": refused.message or message.format(key=key),
             "type": error_type,
-            "param": refused.param,
-            "code": refused.code or code,
+            "param": None,
+            "code": code,
+            **refused.named,
         }
         if refused.kind is ErrorKind.CONTENT_FILTER:
             results = {"violence": {"filtered": True, "severity": "medium"}, "hate": {"filtered": False}}
@@ -123,7 +124,8 @@ class OpenAIWire:
                 f"Used {exceeded.limit - exceeded.remaining}, Requested {exceeded.requested}. "
                 f"Please try again in {duration(exceeded.wait_s)}."
             )
-        return RefusedError(ErrorKind.RATE_LIMIT, message, code="rate_limit_exceeded")
+        limited = "requests" if exceeded.limited is Limited.REQUESTS else "tokens"
+        return RefusedError(ErrorKind.RATE_LIMIT, message, type=limited)
 
     def completion(
         self, call: Call, spoken: Spoken, usage: CompletionUsage, completion_id: str, created: datetime

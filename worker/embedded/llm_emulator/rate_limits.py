@@ -90,8 +90,10 @@ class Bucket:
         return BucketState(self.limit, remaining, (self._capacity - self._level) / self.limit / SECOND_NS, self.charged)
 
     def _refill(self, now_ns: int) -> None:
-        self._level = min(self._capacity, self._level + self.limit * (now_ns - self._at_ns))
-        self._at_ns = now_ns
+        # A bucket may be younger than the moment that its first request came.
+        elapsed_ns = max(0, now_ns - self._at_ns)
+        self._level = min(self._capacity, self._level + self.limit * elapsed_ns)
+        self._at_ns += elapsed_ns
 
 
 class Account:
