@@ -10,6 +10,7 @@ from rich.markup import escape
 from worker.cli.attribute import attribute
 from worker.cli.config import config
 from worker.cli.credit import credit
+from worker.cli.dead_letters import dead_letters
 from worker.cli.demo import demo
 from worker.cli.evaluate import evaluate
 from worker.cli.llm_emulator import llm_emulator
@@ -55,6 +56,7 @@ PANELS: Mapping[str, tuple[Callable[..., None], ...]] = {
 for panel, commands in PANELS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
+app.add_typer(dead_letters, name="dead-letters", rich_help_panel=OPERATE)
 
 
 @app.callback()

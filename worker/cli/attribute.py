@@ -5,7 +5,6 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from enum import StrEnum
-from itertools import chain, repeat
 from typing import Annotated, assert_never
 
 import typer
@@ -45,7 +44,7 @@ def attribute(
     policy: Annotated[
         PolicyName | None, typer.Option("--policy", help="How a key point is divided among its supporters.")
     ] = None,
-    k: Annotated[int | None, typer.Option("--k", help="top_k: how many supports of a key point add up.")] = None,
+    k: Annotated[int | None, typer.Option("--k", min=1, help="top_k: how many supports of a key point add up.")] = None,
     omega: Annotated[
         str | None, typer.Option("--omega", help="rank_weighted: weights by rank, from 1: 1,1/2,1/4.")
     ] = None,
@@ -148,6 +147,7 @@ async def in_order(
 
     Raises:
         FatalError: nothing more can be attributed.
+        BrokenPipeError: nobody reads the results any more.
     """
 
     async def result_of(item: EventLine | BadLine) -> Result:
@@ -157,26 +157,25 @@ async def in_order(
             return error
 
     ahead: deque[tuple[str, asyncio.Task[Result]]] = deque()
-    fatal: FatalError | None = None
-    async with asyncio.TaskGroup() as tasks:
-        for item in chain(items, repeat(None)):
-            if item is not None:
+
+    async def report_first() -> None:
+        place, task = ahead.popleft()
+        result = await task
+        if isinstance(result, FatalError):
+            raise result
+        report(place, result)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for item in items:
                 ahead.append((item.place, tasks.create_task(result_of(item))))
-                if len(ahead) < EVENTS_AT_ONCE:
-                    continue
-            if not ahead:
-                break
-            place, task = ahead.popleft()
-            result = await task
-            if isinstance(result, FatalError):
-                # Raised only below: the group would wrap it.
-                fatal = result
-                break
-            report(place, result)
-        for _, task in ahead:
-            task.cancel()
-    if fatal is not None:
-        raise fatal
+                if len(ahead) == EVENTS_AT_ONCE:
+                    await report_first()
+            while ahead:
+                await report_first()
+    except ExceptionGroup as group:
+        # One error ended it and cancelled the others; that tasks were grouped is no caller's affair.
+        raise group.exceptions[0] from None
 
 
 def print_attribution(attribution: Attribution, output: OutputFormat) -> None:
