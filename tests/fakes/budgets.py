@@ -1,6 +1,6 @@
 """Budgets in memory: the books are a dictionary, workers that share it are as many replicas."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,10 +15,9 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 @dataclass(slots=True)
 class FakeBooks:
-    """What all workers share: who holds how much of which window, and the time."""
+    """What all workers share: who holds how much of which window."""
 
     held: dict[tuple[Window, int], Decimal] = field(default_factory=dict)
-    now: datetime = NOON
     down: bool = False
     writes: int = 0
 
@@ -33,8 +32,14 @@ class FakeBudgets:
     """See `Budgets`: one worker's, on books that others may share."""
 
     def __init__(
-        self, limits: Limits | None = None, *, books: FakeBooks | None = None, lease_fraction: Decimal = Decimal("0.02")
+        self,
+        limits: Limits | None = None,
+        *,
+        books: FakeBooks | None = None,
+        lease_fraction: Decimal = Decimal("0.02"),
+        now: Callable[[], datetime] = lambda: NOON,
     ) -> None:
+        self.now = now
         self.limits = limits or Limits()
         self.books = books or FakeBooks()
         self.ledger = Ledger(lease_fraction)
@@ -44,7 +49,7 @@ class FakeBudgets:
             if self.limits.any_set:
                 raise FatalError("a budget is set, and a model without a price cannot be bounded by it: set its price")
             amount_usd = Decimal(0)
-        ask = Ask(self.limits.windows(tenant, self.books.now), reservable(amount_usd))
+        ask = Ask(self.limits.windows(tenant, self.now()), reservable(amount_usd))
         most = self.limits.total_usd_max()
         if most is not None and ask.amount_usd > most:
             raise FatalError("one call may cost more than a whole budget holds")
@@ -66,9 +71,9 @@ class FakeBudgets:
         self.books.held.update({(window, id(self)): held for window, held in plan.held.items()})
         self.books.writes += 1
         (reserved,) = self.ledger.apply(plan, [ask])
-        self.ledger.forget_ended(self.books.now)
+        self.ledger.forget_ended(self.now())
         refused = plan.refusals[0]
         if reserved is None:
             assert refused is not None
-            raise BudgetSpentError(refused.scope, (refused.ends_at - self.books.now).total_seconds())
+            raise BudgetSpentError(refused.scope, (refused.ends_at - self.now()).total_seconds())
         return reserved
