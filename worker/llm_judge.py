@@ -1,29 +1,34 @@
 """The judge that is a language model: moves one answer's requests through the calls until there is a verdict."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeAlias, assert_never
+from uuid import UUID
 
 from schemas.dead_letter import DeadLetterReason
-from worker.calls import Asking, Calls
+from worker.calls import Asking, Calls, Completed
 from worker.core.asking import JudgingMethod, ModelLimits, fingerprint
 from worker.core.conversation import Incomplete, IncompleteReason
 from worker.core.judging import Judging
-from worker.core.llm import Completion, CompletionRequest
-from worker.core.model import Answer, Judgement, JudgeProfile
+from worker.core.llm import CompletionRequest, Finish
+from worker.core.model import Answer, AnswerKey, Judgement, JudgeProfile
 from worker.core.prompts import prompt_hashes
-from worker.errors import PermanentError, RetryableError, WorkerError
+from worker.errors import FatalError, PermanentError, RetryableError, UnavailableError, WorkerError
 from worker.llm_ports import CallJournal, Provider
 from worker.telemetry import Telemetry
 
-Answered: TypeAlias = tuple[CompletionRequest, Completion, bool]
-"""A request, its completion, and whether that was bought now."""
-
 JUDGE_VERSION = "1"
 """Raised when the same replies would give another judgement than before."""
+
+UNFINISHED_MAX = 10_000
+"""Answers whose place in the order is remembered; more than are ever in flight."""
+
+
+End: TypeAlias = tuple[CompletionRequest, Completed | WorkerError]
+"""What became of a request."""
 
 
 class LlmJudge:
@@ -54,7 +59,7 @@ class LlmJudge:
         self._attempts_max = attempts_max
         self._count_tokens = count_tokens
         self._telemetry = telemetry
-        self._admissions = count()
+        self._admissions = Admissions()
         self.profile = JudgeProfile(
             name=provider.name,
             version=JUDGE_VERSION,
@@ -73,58 +78,116 @@ class LlmJudge:
             PermanentError: refused, too large, or as many attempts as allowed gave no whole verdict.
             UnavailableError, FatalError: as the calls say.
         """
-        asking = Asking(answer.key, next(self._admissions))
-        led_nowhere: Counter[str] = Counter()
-        for attempt in count(1):
-            outcome, bought = await self._attempt(answer, asking, led_nowhere)
+        asking = Asking(answer.key, self._admissions.of(answer.key))
+        try:
+            judgement = await self._judged(answer, asking)
+            usage = await self._journal.usage_of(answer.key)
+        except PermanentError:
+            self._admissions.forget(answer.key)
+            raise
+        self._admissions.forget(answer.key)
+        return replace(judgement, usage=usage)
+
+    async def _judged(self, answer: Answer, asking: Asking) -> Judgement:
+        tried: dict[str, set[UUID]] = defaultdict(set)
+        for number in count(1):
+            attempt = await self._attempt(answer, asking, tried)
+            outcome = attempt.outcome
             if isinstance(outcome, Judgement):
-                return replace(outcome, usage=await self._journal.usage_of(answer.key))
+                return outcome
             if permanent := _permanent_reason(outcome):
                 raise PermanentError(permanent, outcome.detail)
-            if attempt >= self._attempts_max:
-                raise PermanentError(DeadLetterReason.JUDGE_INCOMPLETE, f"{outcome.detail}, in {attempt} attempts")
-            if bought:
+            if number >= self._attempts_max:
+                raise PermanentError(DeadLetterReason.JUDGE_INCOMPLETE, f"{outcome.detail}, in {number} attempts")
+            if attempt.bought:
                 raise RetryableError(outcome.detail, exhausted_reason=DeadLetterReason.JUDGE_INCOMPLETE)
-            led_nowhere.update(fingerprint(request) for request in outcome.ask_again)
+            for request in map(fingerprint, outcome.ask_again):
+                tried[request].add(attempt.call_ids[request])
         raise AssertionError("unreachable: the attempts end")
 
-    async def _attempt(
-        self, answer: Answer, asking: Asking, led_nowhere: Counter[str]
-    ) -> tuple[Judgement | Incomplete, bool]:
-        """One conversation to its end, and whether any of it was bought now."""
+    async def _attempt(self, answer: Answer, asking: Asking, tried: Mapping[str, set[UUID]]) -> "Attempt":
+        """One conversation to its end."""
         judging = Judging(
             answer, method=self._method, limits=self._limits, secret=self._secret, count_tokens=self._count_tokens
         )
+        call_ids: dict[str, UUID] = {}
         bought = False
         while (outcome := judging.outcome) is None:
-            for request, completion, is_new in await self._all(judging.requests_to_send(), asking, led_nowhere):
-                judging.accept(request, completion)
-                bought = bought or is_new
+            ends = await self._all(judging.requests_to_send(), asking, tried)
+            # In the order of the requests: what a conversation comes to must not hang on which reply came first.
+            for request, end in ends:
+                if isinstance(end, Completed):
+                    judging.accept(request, end.completion)
+                    call_ids[fingerprint(request)] = end.call_id
+                    bought = bought or end.bought
+            _raise_gravest(judging, ends)
         self._telemetry.judged(scrubbed=judging.scrubbed, ignored=sum(judging.ignored.values()))
-        return outcome, bought
+        return Attempt(outcome, bought, call_ids)
 
     async def _all(
-        self, requests: Sequence[CompletionRequest], asking: Asking, led_nowhere: Counter[str]
-    ) -> Sequence[Answered]:
-        """The completions of requests that may be asked at once.
+        self, requests: Sequence[CompletionRequest], asking: Asking, tried: Mapping[str, set[UUID]]
+    ) -> Sequence[End]:
+        """What came of requests that may be asked at once.
 
-        All are waited for, also when one fails: what the others cost is spent, and their responses will be used.
+        All in flight are waited for, also when one fails: what they cost is spent, and their responses will be used.
+        Once the answer is lost, those still in line are not bought.
         """
 
-        async def one(request: CompletionRequest) -> Answered | WorkerError:
+        async def one(request: CompletionRequest) -> End:
             try:
-                skip = led_nowhere[fingerprint(request)]
-                return request, *await self._calls.completion(request, asking, skip=skip)
+                completed = await self._calls.completion(
+                    request, asking, tried=tried.get(fingerprint(request), frozenset())
+                )
             except WorkerError as error:
-                return error
+                asking.is_lost |= isinstance(error, PermanentError | FatalError)
+                return request, error
+            asking.is_lost |= completed.completion.finish is Finish.REFUSED
+            return request, completed
 
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(one(request)) for request in requests]
-        ended = [task.result() for task in running]
-        for end in ended:
-            if isinstance(end, WorkerError):
-                raise end
-        return [end for end in ended if not isinstance(end, WorkerError)]
+        return [task.result() for task in running]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one conversation came to; `call_ids` are the calls on record, by request, that it was held with."""
+
+    outcome: Judgement | Incomplete
+    bought: bool
+    call_ids: Mapping[str, UUID]
+
+
+class Admissions:
+    """The order in which answers came; a half-judged one that comes again keeps its place, and so finishes first."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+        self._unfinished: OrderedDict[AnswerKey, int] = OrderedDict()
+
+    def of(self, key: AnswerKey) -> int:
+        if key not in self._unfinished:
+            self._unfinished[key] = next(self._numbers)
+            if len(self._unfinished) > UNFINISHED_MAX:
+                # Set aside elsewhere, or gone to another worker.
+                self._unfinished.popitem(last=False)
+        return self._unfinished[key]
+
+    def forget(self, key: AnswerKey) -> None:
+        self._unfinished.pop(key, None)
+
+
+def _raise_gravest(judging: Judging, ends: Sequence[End]) -> None:
+    """Of the failed calls; unless a reply has ended the judging, which no call can change any more."""
+    errors = [end for _, end in ends if isinstance(end, WorkerError)]
+    if errors and judging.outcome is None:
+        raise min(errors, key=_gravity)
+
+
+def _gravity(error: WorkerError) -> int:
+    """Nothing is waited for, or done again, for an answer that is lost."""
+    kinds = (FatalError, PermanentError, UnavailableError, RetryableError)
+    return next((rank for rank, kind in enumerate(kinds) if isinstance(error, kind)), len(kinds))
 
 
 def _permanent_reason(outcome: Incomplete) -> DeadLetterReason | None:

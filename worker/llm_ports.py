@@ -13,7 +13,7 @@ from worker.core.calls import CallProblem
 from worker.core.cost import UnitPrices
 from worker.core.llm import Completion, CompletionRequest, CompletionUsage, Stage
 from worker.core.model import AnswerKey, TenantId, Usage
-from worker.errors import WorkerError
+from worker.errors import UnavailableError, WorkerError
 
 
 class CallFailedError(WorkerError):
@@ -23,6 +23,10 @@ class CallFailedError(WorkerError):
         super().__init__(f"{problem.failure.value}: {problem.detail}")
         self.problem = problem
         self.headers = dict(headers or {})
+
+
+class ProviderDownError(UnavailableError):
+    """The provider does not answer, or does not serve this account now: another judge may be asked meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ class CallIntent:
     `call_key` is SHA-256 over provider, model and the whole neutral request, the same at every redelivery;
     `lives_s` is how long the call and the recording of its end may take, after which nobody waits for it any more:
     below `INTENT_LIFE_S_MAX`. `reserved_usd` is the most that it can cost, None where the model is unpriced.
+    `responses_known` is how many responses to the key the buyer has seen and cannot use: it does not want to buy what
+    came since. None: it buys whatever there is.
     """
 
     call_id: UUID
@@ -100,6 +106,7 @@ class CallIntent:
     client_request_id: str
     lives_s: float
     reserved_usd: Decimal | None
+    responses_known: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.lives_s <= INTENT_LIFE_S_MAX:
@@ -158,7 +165,8 @@ class CallJournal(Protocol):
         """Record the intent, durably; None when it is recorded and the call may be made.
 
         Otherwise the seconds that another live intent of the same key may still take: wait for its response, at most
-        that long, before buying again. An intent past its life becomes `unknown` here. Time is the database's.
+        that long, before buying again. 0 where a response is on record beyond `responses_known`: another worker's call
+        ended since, look at it. An intent past its life becomes `unknown` here. Time is the database's.
         """
         ...
 

@@ -67,7 +67,7 @@ class ReuseJudgements:
                 judging.judgement = await self._judge(answer)
             return judging.judgement
         finally:
-            if judging.judgement is None:
+            if not _is_by_the_configured_judge(judging.judgement):
                 del self._judgings[content]
             judging.ended.set()
             self._forget_old()
@@ -83,3 +83,8 @@ class ReuseJudgements:
         ended = [content for content, judging in self._judgings.items() if judging.ended.is_set()]
         for content in ended[: max(0, len(self._judgings) - RECENT_MAX)]:
             del self._judgings[content]
+
+
+def _is_by_the_configured_judge(judgement: Judgement | None) -> bool:
+    """One that a fallback made is copied to those who waited for it, not to later ones, who may find the judge well."""
+    return judgement is not None and judgement.profile is None

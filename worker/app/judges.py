@@ -66,11 +66,11 @@ async def open_judge(settings: Settings, telemetry: Telemetry, accounts: Account
         return
     async with AsyncExitStack() as stack:
         around = Around(secret=_secret(settings, accounts), telemetry=telemetry, accounts=accounts)
-        first: Judge = await stack.enter_async_context(_open_llm_judge(settings, judge.name, judge.model, around))
+        model = _required(judge.model, judge.name, "JUDGE__MODEL, or --model")
+        first: Judge = await stack.enter_async_context(_open_llm_judge(settings, judge.name, model, around))
         if judge.fallback_name is not None:
-            second = await stack.enter_async_context(
-                _open_llm_judge(settings, judge.fallback_name, judge.fallback_model, around)
-            )
+            model = _required(judge.fallback_model, judge.fallback_name, "JUDGE__FALLBACK_MODEL")
+            second = await stack.enter_async_context(_open_llm_judge(settings, judge.fallback_name, model, around))
             first = FallbackJudge(first, second, telemetry)
         yield first
 
@@ -79,11 +79,9 @@ async def open_judge(settings: Settings, telemetry: Telemetry, accounts: Account
 async def _open_llm_judge(
     settings: Settings,
     name: JudgeName,
-    model: str | None,
+    model: str,
     around: Around,
 ) -> AsyncIterator[LlmJudge]:
-    if model is None:
-        raise ConfigurationError(f"judge {name.value} needs a model: set ATTRIBUTION_JUDGE__MODEL, or --model")
     prices = ListedPrices(settings.prices)
     _refuse_unpriced(settings, prices, name, model)
     api_key, base_url = _access(settings, name)
@@ -118,9 +116,18 @@ async def _open_llm_judge(
         )
 
 
+def _required(model: str | None, name: JudgeName, setting: str) -> str:
+    if name is JudgeName.LOCAL:
+        raise ConfigurationError("the fallback must be an LLM judge: set ATTRIBUTION_JUDGE__FALLBACK_NAME")
+    if model is None:
+        raise ConfigurationError(f"judge {name.value} needs a model: set ATTRIBUTION_{setting}")
+    return model
+
+
 def _limiter(settings: Settings, name: JudgeName, model: str, telemetry: Telemetry) -> Limiter:
     limiter = settings.limiter
     clock = LoopClock()
+    # Of this model alone: a fallback to another model of the same provider is meant for when this one is overloaded.
     breaker = CircuitBreaker(
         failures_max=limiter.outage_failures_max, open_ns=round(limiter.outage_probe_s * SECOND_NS)
     )

@@ -19,10 +19,11 @@ from worker.core.breaker import CircuitBreaker
 from worker.core.buckets import SECOND_NS
 from worker.core.charging import ChargingRule, Dimension, Estimate, Reservation
 from worker.core.quota import TooLarge
-from worker.errors import PermanentError, UnavailableError
+from worker.errors import PermanentError
 from worker.limiter.account import Account, AccountState
 from worker.limiter.clock import Clock, Timer
 from worker.limiter.slot import Slot
+from worker.llm_ports import ProviderDownError
 from worker.settings import LimiterSettings
 
 
@@ -94,7 +95,7 @@ class Limiter:
 
         Raises:
             CallTooLargeError: the call can never be made.
-            UnavailableError: the provider is down, or the wait passed its limit; neither is the answer's fault.
+            ProviderDownError: the provider is down, or the wait passed its limit; neither is the answer's fault.
         """
         too_large = self._account.too_large(estimate)
         if too_large is not None:
@@ -163,7 +164,7 @@ class Limiter:
         line, self._line = self._line, []
         for waiter in line:
             if not waiter.granted.done():
-                waiter.granted.set_exception(UnavailableError("the LLM provider is down", retry_after_s=down_s))
+                waiter.granted.set_exception(ProviderDownError("the LLM provider is down", retry_after_s=down_s))
 
     def _withdraw(self, waiter: _Waiter) -> None:
         """The caller was cancelled: while it stood in line, or after it was granted and before it woke."""
@@ -183,7 +184,7 @@ class Limiter:
             self._on_long_wait(waited_s)
         if waited_s >= self._settings.wait_max_s:
             problem = f"the rate limits let no call through for {self._settings.wait_max_s:g} s"
-            waiter.granted.set_exception(UnavailableError(problem, retry_after_s=self._settings.pause_s))
+            waiter.granted.set_exception(ProviderDownError(problem, retry_after_s=self._settings.pause_s))
             self._grant_in_order()
             return
         look_again_s = self._settings.wait_max_s if waiter.reported else self._settings.long_wait_s
