@@ -2,33 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from worker.consume.commits import Commits
 from worker.consume.reader import Reader
+from worker.consume.state import ConsumeState
 from worker.core.intake import FetchedRecord, Intake
-from worker.core.offsets import OffsetTracker, PartitionState
+from worker.core.offsets import OffsetTracker
 from worker.core.records import Record, TopicPartition
 from worker.ports import RecordStream
 from worker.settings import IntakeSettings, KafkaSettings
 from worker.telemetry import log
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumeState:
-    """A snapshot for metrics; ages in seconds."""
-
-    records_running: int
-    records_waiting: int
-    bytes_held: int
-    records_fetched: int
-    records_settled: int
-    commits_failed: int
-    paused: bool
-    last_poll_age_s: float
-    oldest_unfinished_age_s: float
-    partitions: Mapping[TopicPartition, PartitionState]
 
 
 class Consume:
@@ -65,6 +49,7 @@ class Consume:
         self._record_ended = asyncio.Event()
         self._ending = asyncio.Event()
         self._failure: Exception | None = None
+        self._rebalances = 0
         self._records_fetched = 0
         self._records_settled = 0
 
@@ -113,15 +98,21 @@ class Consume:
             records_fetched=self._records_fetched,
             records_settled=self._records_settled,
             commits_failed=self._commits.failed,
+            rebalances=self._rebalances,
             paused=self._reader.paused,
+            ending=self.is_ending,
             last_poll_age_s=self._reader.last_poll_age_s,
+            loop_age_s=self._reader.loop_age_s,
+            starved_s=self._reader.starved_s,
             oldest_unfinished_age_s=0.0 if oldest_s is None else now_s - oldest_s,
             partitions=self._offsets.states(),
+            lag=self._reader.lag(),
         )
 
     # What the group tells us. aiokafka logs what a listener raises and goes on, so a failure is kept and ends the run.
 
     async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self._rebalances += 1
         self._offsets.assign(partitions)
         self._leaving -= frozenset(partitions)
         self._reader.on_assigned(partitions)
@@ -148,6 +139,7 @@ class Consume:
     async def _take_in(self, *, until_drained: bool) -> None:
         await self._reader.start(self)
         while True:
+            self._reader.turned()
             if await self._await_records(self._has_room, self._kafka.poll_timeout_ms / 1000):
                 self._start_waiting()
                 records = await self._reader.read(self._intake.records_wanted)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from worker.core.records import Record, TopicPartition
@@ -28,11 +28,27 @@ class Reader:
         self._kafka = kafka
         self._monotonic = monotonic
         self._last_poll_s = monotonic()
+        self._turned_s = monotonic()
+        self._starved_since_s: float | None = None
         self.paused = False
 
     @property
     def last_poll_age_s(self) -> float:
         return self._monotonic() - self._last_poll_s
+
+    @property
+    def loop_age_s(self) -> float:
+        """Since the loop around this reader last turned, or looked again at a broker that is down."""
+        return self._monotonic() - self._turned_s
+
+    @property
+    def starved_s(self) -> float:
+        """For how long reads have given nothing although the stream says that there is something."""
+        return 0.0 if self._starved_since_s is None else self._monotonic() - self._starved_since_s
+
+    def turned(self) -> None:
+        """The loop around this reader turns."""
+        self._turned_s = self._monotonic()
 
     @property
     def must_poll(self) -> bool:
@@ -48,10 +64,16 @@ class Reader:
         if self.paused:
             self.paused = False
             self._stream.resume(self._stream.assignment())
-        return await self._poll(records_max, self._kafka.poll_timeout_ms)
+        records = await self._poll(records_max, self._kafka.poll_timeout_ms)
+        if records or not any(self._stream.lag().values()):
+            self._starved_since_s = None
+        elif self._starved_since_s is None:
+            self._starved_since_s = self._last_poll_s
+        return records
 
     async def poll_paused(self) -> Sequence[Record]:
         """Nothing, or at most one record of a partition that came in this very moment."""
+        self._starved_since_s = None
         if not self.paused:
             self.paused = True
             self._stream.pause(self._stream.assignment())
@@ -61,6 +83,13 @@ class Reader:
         if self.paused:
             # A rebalance forgets which partitions were paused.
             self._stream.pause(partitions)
+
+    def lag(self) -> Mapping[TopicPartition, int | None]:
+        """Records not yet fetched; empty before the group is joined and after it is left."""
+        try:
+            return self._stream.lag()
+        except UnavailableError:
+            return {}
 
     def nothing_left(self) -> bool:
         """Whether the lag of every assigned partition is known, and none."""
@@ -80,5 +109,7 @@ class Reader:
                 return await call()
             except UnavailableError as error:
                 tries += 1
+                self.turned()
+                self._starved_since_s = None
                 log.warning("stream.unavailable", problem=str(error), tries=tries)
                 await asyncio.sleep(error.retry_after_s or self._kafka.outage_backoff_ms / 1000)

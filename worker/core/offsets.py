@@ -26,11 +26,15 @@ class Committable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What is known of one assigned partition; an offset of None is not known yet."""
+    """What is known of one assigned partition; an offset of None is not known yet.
+
+    `fetched` and `completed` are the highest such records, `committable` and `committed` the next ones to read.
+    """
 
     epoch: int
     fetched: int | None
     unfinished: int
+    completed: int | None
     committable: int | None
     committed: int | None
     oldest_unfinished_since_s: float | None
@@ -39,7 +43,17 @@ class PartitionState:
 class PartitionOffsets:
     """One partition during one assignment. Offsets arrive ascending, with holes where the log has none."""
 
-    __slots__ = ("_committable", "_committed", "_fetched", "_finished", "_first", "_unfinished", "_window", "epoch")
+    __slots__ = (
+        "_committable",
+        "_committed",
+        "_completed",
+        "_fetched",
+        "_finished",
+        "_first",
+        "_unfinished",
+        "_window",
+        "epoch",
+    )
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -49,6 +63,7 @@ class PartitionOffsets:
         self._finished: set[int] = set()
         self._first: int | None = None
         self._fetched: int | None = None
+        self._completed: int | None = None
         self._committable: int | None = None
         self._committed: int | None = None
 
@@ -75,6 +90,8 @@ class PartitionOffsets:
             return
         self._unfinished.remove(offset)
         self._finished.add(offset)
+        if self._completed is None or offset > self._completed:
+            self._completed = offset
         while self._window and self._window[0][0] in self._finished:
             passed, _ = self._window.popleft()
             self._finished.remove(passed)
@@ -99,6 +116,7 @@ class PartitionOffsets:
             epoch=self.epoch,
             fetched=self._fetched,
             unfinished=len(self._unfinished),
+            completed=self._completed,
             committable=self._committable,
             committed=self._committed,
             oldest_unfinished_since_s=self.oldest_unfinished_since_s,
