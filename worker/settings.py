@@ -303,6 +303,28 @@ class LogSettings(Section):
     format: LogFormat = Field(LogFormat.AUTO, description="json, console, or auto: console on a terminal")
 
 
+class HttpSettings(Section):
+    """/livez, /readyz and /metrics. Off unless asked for: several workers may share a machine, a port is one's own."""
+
+    enabled: bool = Field(False, description="serve them; the container image does")
+    host: str = Field("127.0.0.1", description="loopback unless set; it has no access control of its own")
+    port: int = Field(9464, ge=0, le=PORT_MAX, description="0 takes a free one, told in the log")
+    request_timeout_s: float = Field(5.0, gt=0, description="one request and its response")
+    connections_max: int = Field(64, ge=1, description="at once; more are turned away")
+    silent_s_max: float = Field(120.0, gt=0, description="a poll loop that does not turn for this long is not live")
+    starved_s_max: float = Field(
+        300.0, gt=0, description="a worker that reads nothing for this long although records are there is not live"
+    )
+    look_interval_s: float = Field(15.0, gt=0, description="how often the database is looked at, for all who ask")
+    look_timeout_s: float = Field(5.0, gt=0, description="one look; past it the database counts as unreachable")
+
+
+class TracingSettings(Section):
+    """OpenTelemetry spans, sent by OTLP as the standard OTEL_... variables say."""
+
+    enabled: bool = Field(False, description="needs the extra attribution-worker[otel]")
+
+
 class Settings(BaseSettings):
     """The whole configuration, validated as one: single values here, relations between them below."""
 
@@ -329,6 +351,8 @@ class Settings(BaseSettings):
     outbox: OutboxSettings = OutboxSettings()
     shutdown: ShutdownSettings = ShutdownSettings()
     log: LogSettings = LogSettings()
+    http: HttpSettings = HttpSettings()
+    tracing: TracingSettings = TracingSettings()
     prices: Mapping[str, ModelPrices] = Field(
         {},
         description="in place of the known ones, by provider/model, in US dollars per million tokens, as JSON: "
@@ -400,6 +424,13 @@ class Settings(BaseSettings):
                 "kafka.message_bytes_max",
                 kafka.message_bytes_max,
                 "an event at the limit must still fit its dead letter",
+            ),
+            (
+                "kafka.request_timeout_ms + kafka.rebalance_timeout_ms",
+                kafka.request_timeout_ms + kafka.rebalance_timeout_ms,
+                "1000 * http.silent_s_max",
+                1000 * self.http.silent_s_max,
+                "a worker that waits for its group is alive",
             ),
             (
                 "intake.event_bytes_max",
