@@ -1,15 +1,13 @@
-"""What a request is before it is sent: its identity, its size in tokens, and the most that it can cost."""
+"""What a request is before it is sent: its identity and its size in tokens."""
 
 import hashlib
 import json
 import math
 from collections.abc import Callable
-from decimal import Decimal
 from functools import lru_cache
 
 from worker.core.asking import fingerprint
 from worker.core.charging import Estimate
-from worker.core.cost import UnitPrices, cost_usd_max
 from worker.core.llm import CompletionRequest
 from worker.llm_ports import Provider
 
@@ -33,11 +31,6 @@ class Sizing:
         own = (request.context, request.question)
         counted = sum(map(self._count_shared, shared)) + sum(map(self._count_tokens, own)) + FRAMING_TOKENS
         return Estimate(math.ceil(counted * self._token_margin), request.output_tokens_max)
-
-
-def most_usd(estimate: Estimate, prices: UnitPrices) -> Decimal:
-    """What to reserve for the call; its real cost is not more, as far as the estimate holds."""
-    return cost_usd_max(prices, input_tokens_max=estimate.input_tokens, output_tokens_max=estimate.output_tokens_max)
 
 
 def call_key_of(provider: Provider, request: CompletionRequest) -> bytes:
