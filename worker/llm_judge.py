@@ -97,7 +97,7 @@ class LlmJudge:
                 return outcome
             if permanent := _permanent_reason(outcome):
                 raise PermanentError(permanent, outcome.detail)
-            if number >= self._attempts_max:
+            if number >= self._attempts_max * (1 + answer.replays):
                 raise PermanentError(DeadLetterReason.JUDGE_INCOMPLETE, f"{outcome.detail}, in {number} attempts")
             if attempt.bought:
                 raise RetryableError(outcome.detail, exhausted_reason=DeadLetterReason.JUDGE_INCOMPLETE)

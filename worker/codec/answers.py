@@ -13,6 +13,7 @@ from schemas.values import Identifier
 from worker.codec.envelopes import Opened, open_event
 from worker.codec.identity import content_hash
 from worker.codec.problems import invalid_event
+from worker.codec.replays import replays_of
 from worker.core.model import Answer, AnswerId, AnswerKey, OwnerId, Reward, SearchUsage, Source, SourceId, TenantId
 from worker.core.records import Record
 from worker.errors import PermanentError
@@ -55,7 +56,8 @@ def decode_answer(record: Record, *, limits: EventLimits, now: datetime) -> Deco
         raise PermanentError(DeadLetterReason.TOO_LARGE, problem)
     opened = open_event(record.headers, record.value)
     _require_limits(opened.event, limits, now)
-    return Decoded(_answer(opened), count_unknown_fields(opened.event), opened.scrubbed_count)
+    answer = _answer(opened, replays_of(record.headers))
+    return Decoded(answer, count_unknown_fields(opened.event), opened.scrubbed_count)
 
 
 def read_answer_key(record: Record) -> AnswerKey | None:
@@ -91,7 +93,7 @@ def _require_limits(event: AnswerGenerated, limits: EventLimits, now: datetime) 
         raise invalid_event("sources", problem)
 
 
-def _answer(opened: Opened) -> Answer:
+def _answer(opened: Opened, replays: int) -> Answer:
     event = opened.event
     sources = tuple(_source(document) for document in event.sources)
     reward = Reward(Decimal(event.reward.amount), event.reward.currency) if event.reward else None
@@ -107,6 +109,7 @@ def _answer(opened: Opened) -> Answer:
         reward=reward,
         labels=event.labels,
         traceparent=opened.traceparent,
+        replays=replays,
     )
 
 

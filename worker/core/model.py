@@ -81,7 +81,8 @@ class Answer:
     """One answer as served: the unit of work.
 
     `content_hash` is SHA-256 over everything that decides credit or money (query, answer, sources, reward);
-    the same key with another content hash is a conflict, never a duplicate.
+    the same key with another content hash is a conflict, never a duplicate. `replays` counts how often the record was
+    replayed from the dead letters: each opens a new budget of attempts.
     """
 
     key: AnswerKey
@@ -94,6 +95,7 @@ class Answer:
     reward: Reward | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     traceparent: str | None = None
+    replays: int = 0
 
 
 @dataclass(frozen=True, slots=True)

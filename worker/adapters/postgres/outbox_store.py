@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from sqlalchemy import ARRAY, BigInteger, any_, delete, exists, func, literal, select
+from sqlalchemy import ARRAY, BigInteger, ColumnElement, any_, delete, exists, func, literal, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.adapters.postgres.database import Database, errors_translated
@@ -29,17 +29,31 @@ OLDEST_OF_EACH_KEY = (
 
 
 class PostgresOutboxStore:
-    """See `OutboxStore`. Rows without a key owe no order to one another."""
+    """See `OutboxStore`. Rows without a key owe no order to one another.
 
-    def __init__(self, database: Database) -> None:
+    A record replayed from the dead letters waits here too, for whoever may write to the answers topic; a worker may
+    only read it. So the workers' relay leaves that topic to the operator's.
+
+    Args:
+        database: where the outbox is.
+        topic: publish to this topic only.
+        leaves: publish to every topic but this one.
+    """
+
+    def __init__(self, database: Database, *, topic: str | None = None, leaves: str | None = None) -> None:
         self._database = database
+        self._ours: ColumnElement[bool] = true()
+        if topic is not None:
+            self._ours &= outbox.c.topic == topic
+        if leaves is not None:
+            self._ours &= outbox.c.topic != leaves
 
     @asynccontextmanager
     async def claim(self, rows_max: int) -> AsyncIterator[Sequence[OutboxRow]]:
         async with AsyncExitStack() as held:
             with errors_translated():
                 connection = await held.enter_async_context(self._database.transaction())
-                found = await connection.execute(OLDEST_OF_EACH_KEY.limit(rows_max))
+                found = await connection.execute(OLDEST_OF_EACH_KEY.where(self._ours).limit(rows_max))
                 rows = [_row(*values) for values in found]
             yield rows
             with errors_translated():
@@ -53,7 +67,7 @@ class PostgresOutboxStore:
 
     async def pending(self) -> int:
         async def count(connection: AsyncConnection) -> int:
-            return (await connection.execute(select(func.count()).select_from(outbox))).scalar_one()
+            return (await connection.execute(select(func.count()).select_from(outbox).where(self._ours))).scalar_one()
 
         return await self._database.run(count)
 

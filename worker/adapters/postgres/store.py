@@ -118,4 +118,4 @@ async def open_store(
     origin = Origin(topic, code_version, settings.store_text, remembers)
     async with open_database(settings.postgres) as database, open_attribution_store(database, origin) as attributions:
         dead_letters = PostgresDeadLetterStore(database, settings.dead_letters, topic=topic, code_version=code_version)
-        yield PostgresStore(database, attributions, dead_letters, PostgresOutboxStore(database))
+        yield PostgresStore(database, attributions, dead_letters, PostgresOutboxStore(database, leaves=topic))
