@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from sqlalchemy import ARRAY, BigInteger, ColumnElement, any_, delete, exists, func, literal, select, true
+from sqlalchemy import ARRAY, BigInteger, ColumnElement, any_, bindparam, delete, exists, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.adapters.postgres.database import Database, errors_translated
@@ -26,6 +26,7 @@ OLDEST_OF_EACH_KEY = (
     .order_by(outbox.c.outbox_id)
     .with_for_update(skip_locked=True, of=outbox)
 )
+DELETE_PUBLISHED = delete(outbox).where(outbox.c.outbox_id == any_(bindparam("published", type_=ARRAY(BigInteger))))
 
 
 class PostgresOutboxStore:
@@ -47,21 +48,21 @@ class PostgresOutboxStore:
             self._ours &= outbox.c.topic == topic
         if leaves is not None:
             self._ours &= outbox.c.topic != leaves
+        # Made once: making and reading the two statements took 100 µs of every claim.
+        self._claim = OLDEST_OF_EACH_KEY.where(self._ours).limit(bindparam("rows_max"))
 
     @asynccontextmanager
     async def claim(self, rows_max: int) -> AsyncIterator[Sequence[OutboxRow]]:
         async with AsyncExitStack() as held:
             with errors_translated():
                 connection = await held.enter_async_context(self._database.transaction())
-                found = await connection.execute(OLDEST_OF_EACH_KEY.where(self._ours).limit(rows_max))
+                found = await connection.execute(self._claim, {"rows_max": rows_max})
                 rows = [_row(*values) for values in found]
             yield rows
             with errors_translated():
                 if rows:
                     published = [row.outbox_id for row in rows]
-                    await connection.execute(
-                        delete(outbox).where(outbox.c.outbox_id == any_(literal(published, ARRAY(BigInteger))))
-                    )
+                    await connection.execute(DELETE_PUBLISHED, {"published": published})
                 # Commits here, where an error of the commit is still translated.
                 await held.aclose()
 
