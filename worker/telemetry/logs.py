@@ -11,6 +11,9 @@ from worker.settings import LogFormat, LogSettings
 
 log: structlog.types.FilteringBoundLogger = structlog.get_logger("worker")
 
+NEVER_QUOTING = (WorkerError, OSError, TypeError, AttributeError, NameError, ImportError, RecursionError)
+"""Errors that speak of ourselves, of the system or of our code; others may quote the value they failed at."""
+
 
 def configure_logging(settings: LogSettings) -> None:
     """One JSON line per event, or readable lines on a terminal; always on standard error."""
@@ -51,10 +54,10 @@ def _tell_exceptions(
 def traceback_without_payload(error: BaseException) -> str:
     """Frames and types of an exception, its causes and its parts; what it says only where that quotes no payload.
 
-    The worker's own errors and the system's never do; what a parser, a codec or a look-up says often does.
+    What a parser, a codec or a look-up says often does.
     """
     told = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
-    if isinstance(error, WorkerError | OSError):
+    if isinstance(error, NEVER_QUOTING):
         told += f": {error}"
     text = "".join(["Traceback (most recent call last):\n", *traceback.format_tb(error.__traceback__), told])
     if isinstance(error, BaseExceptionGroup):
