@@ -23,8 +23,10 @@ def accept_every_encoding() -> None:
 
 def plain(text: str) -> str:
     """Text of an event as markup that shows it and does nothing else: no styles, no control of the terminal."""
-    return escape("".join("\ufffd" if _controls(character) else character for character in text))
+    return escape("".join(map(_harmless, text)))
 
 
-def _controls(character: str) -> bool:
-    return unicodedata.category(character) in {"Cc", "Cs"} or character in REORDERING
+def _harmless(character: str) -> str:
+    if character in "\t\n\r\u2028\u2029":
+        return " "
+    return "\ufffd" if unicodedata.category(character) in {"Cc", "Cs"} or character in REORDERING else character
