@@ -8,6 +8,7 @@ from worker.core.outcome import Outcome, Processed
 from worker.core.records import OutboundMessage, Record
 from worker.errors import PermanentError
 from worker.ports import AttributionStore, SaveResult, SetAside
+from worker.telemetry import LineStage, Telemetry
 
 
 class Process:
@@ -22,6 +23,7 @@ class Process:
         attribute: Callable[[Answer, Judgement], Attribution],
         encode: Callable[[Attribution], OutboundMessage],
         on_stored: Callable[[], None],
+        telemetry: Telemetry,
     ) -> None:
         self._decode = decode
         self._store = store
@@ -29,6 +31,7 @@ class Process:
         self._attribute = attribute
         self._encode = encode
         self._on_stored = on_stored
+        self._telemetry = telemetry
 
     async def __call__(self, record: Record) -> Processed:
         """Run one record.
@@ -40,22 +43,30 @@ class Process:
         """
         if record.value is None:
             return Processed(Outcome.SKIPPED)
+        watch = self._telemetry.stopwatch()
         # 1. Decode. A crash here is seen again at redelivery; nothing has happened yet.
         answer = self._decode(record)
+        watch.lap(LineStage.DECODE)
         # 2. Already done? A settled answer is never judged again, whatever method is deployed now; a record that was
         #    set aside before its offset could be committed stays set aside, and is not paid as well.
         found = await self._store.find(answer.key, record)
+        watch.lap(LineStage.FIND)
         if isinstance(found, SetAside):
             return Processed(Outcome.DEAD_LETTER, answer.key)
         if found is not None:
             return _settled_before(answer, same_content=found.content_hash == answer.content_hash)
         # 3. Judge. A crash here is a redelivery that judges again; no transaction is open meanwhile.
         judgement = await self._judge(answer)
+        watch.lap(LineStage.JUDGE)
         # 4. Credit: pure arithmetic, the same on every machine.
         attribution = self._attribute(answer, judgement)
+        watch.lap(LineStage.CREDIT)
         # 5. Save: result, evidence and announcement in one transaction, or none of it. A crash before COMMIT is a
         #    redelivery; after COMMIT the redelivery ends at step 2, and the relay publishes what was stored.
-        result = await self._store.save(attribution, self._encode(attribution))
+        message = self._encode(attribution)
+        with self._telemetry.tracing.settle():
+            result = await self._store.save(attribution, message)
+        watch.lap(LineStage.SAVE)
         if result is not SaveResult.SAVED:
             return _settled_before(answer, same_content=result is SaveResult.DUPLICATE)
         self._on_stored()

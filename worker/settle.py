@@ -93,8 +93,9 @@ class Settle:
         """
         started_s = self._monotonic()
         tally = Tally()
-        processed = await self._to_outcome(record, tally)
-        self._telemetry.record_settled(record, processed, tally.attempts, self._monotonic() - started_s)
+        with self._telemetry.tracing.process(record):
+            processed = await self._to_outcome(record, tally)
+            self._telemetry.record_settled(record, processed, tally.attempts, self._monotonic() - started_s)
         return processed.outcome
 
     async def _to_outcome(self, record: Record, tally: Tally) -> Processed:
@@ -115,7 +116,8 @@ class Settle:
     async def _set_aside(self, record: Record, reason: DeadLetterReason, detail: str, tally: Tally) -> Processed:
         dead_letter = DeadLetter(record, reason, detail, tally.attempts, self._read_answer_key(record))
         message = self._encode_dead_letter(dead_letter)
-        await self._through_outages(lambda: self._dead_letters.save_dead_letter(dead_letter, message), tally)
+        with self._telemetry.tracing.settle():
+            await self._through_outages(lambda: self._dead_letters.save_dead_letter(dead_letter, message), tally)
         self._on_stored()
         self._telemetry.dead_letter_stored(record, reason, detail)
         return Processed(Outcome.DEAD_LETTER, dead_letter.answer_key)

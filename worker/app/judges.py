@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from pydantic import SecretStr
 
@@ -13,6 +14,7 @@ from worker.adapters.llm.tokens import count_tokens
 from worker.adapters.local_judge import LocalJudge
 from worker.adapters.prices import ListedPrices, refuse_unpriced_budgets
 from worker.adapters.unstored import UnboundedBudgets, UnstoredJournal
+from worker.app.readings import read_limiter
 from worker.calls import Calls
 from worker.core.asking import JudgingMethod, ModelLimits
 from worker.core.breaker import CircuitBreaker
@@ -131,7 +133,7 @@ def _limiter(settings: Settings, name: JudgeName, model: str, telemetry: Telemet
     breaker = CircuitBreaker(
         failures_max=limiter.outage_failures_max, open_ns=round(limiter.outage_probe_s * SECOND_NS)
     )
-    return Limiter(
+    made = Limiter(
         model=model,
         settings=limiter,
         rule=OPENAI_CHARGING if name is JudgeName.OPENAI else ANTHROPIC_CHARGING,
@@ -139,6 +141,8 @@ def _limiter(settings: Settings, name: JudgeName, model: str, telemetry: Telemet
         clock=clock,
         on_long_wait=telemetry.limiter_waited_long,
     )
+    telemetry.scraped.add(partial(read_limiter, name.value, model, made))
+    return made
 
 
 def _model_limits(settings: Settings) -> ModelLimits:

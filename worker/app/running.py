@@ -6,25 +6,26 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
 
 import uvloop
 
 from worker.adapters.kafka.consumer import KafkaRecordStream
 from worker.adapters.kafka.producer import KafkaPublisher
 from worker.adapters.postgres.store import LlmAccounts, PostgresStore, open_llm_accounts, open_store
+from worker.adapters.postgres.watch import TablesWatch
+from worker.app.announcing import build_announcement, build_dead_letter_message
 from worker.app.judges import Accounts, open_judge
 from worker.app.method import build_credit, build_decoder, build_methods, build_retry_policy, code_version
+from worker.app.observing import Observing
 from worker.app.operations import check_topics
-from worker.codec import encode_attribution, encode_dead_letter, read_answer_key
+from worker.app.tracing import open_tracing
+from worker.codec import read_answer_key
 from worker.consume import Consume
 from worker.core.model import Answer, Attribution, Judgement
 from worker.core.outcome import Outcome
-from worker.core.records import OutboundMessage
 from worker.errors import UnavailableError
 from worker.judge import JudgeAnswer
-from worker.ports import DeadLetter, Judge
+from worker.ports import Judge
 from worker.process import Process
 from worker.relay import Relay
 from worker.reuse import ReuseJudgements
@@ -79,13 +80,14 @@ class Worker:
             store=store,
             judge=judge,
             attribute=credit,
-            encode=partial(_encode_attribution, settings),
+            encode=build_announcement(settings, telemetry.tracing),
             on_stored=self.relay.wake,
+            telemetry=telemetry,
         )
         settle = Settle(
             process=process,
             dead_letters=store,
-            encode_dead_letter=partial(_encode_dead_letter, settings),
+            encode_dead_letter=build_dead_letter_message(settings),
             read_answer_key=read_answer_key,
             on_stored=self.relay.wake,
             policy=build_retry_policy(settings),
@@ -100,6 +102,15 @@ class Worker:
             drain_s=settings.shutdown.drain_s,
             intake_open=self.outages.none_open,
         )
+        self.observing = Observing(
+            settings.http,
+            state=self.consume.state,
+            waiting=lambda: self.outages.waiting,
+            look=TablesWatch(store.database, settings).look,
+            retries=store.database.retries,
+            version=code_version(),
+            telemetry=telemetry,
+        )
 
     async def run(self, stop: asyncio.Event, *, until_drained: bool = False) -> RunSummary:
         """Work until `stop` is set or, if asked, until everything now in the topic is settled and published.
@@ -107,8 +118,14 @@ class Worker:
         Raises:
             FatalError: going on would lose data; an operator must look.
         """
-        await check_topics(self.settings)
-        await self.store.check_dead_letter_limits()
+        async with self.observing.serving():
+            await check_topics(self.settings)
+            await self.store.check_dead_letter_limits()
+            await self._work(stop, until_drained=until_drained)
+            await self._publish_the_rest()
+        return self._summary()
+
+    async def _work(self, stop: asyncio.Event, *, until_drained: bool) -> None:
         failures: list[Exception] = []
 
         async def beside(work: Coroutine[None, None, None]) -> None:
@@ -123,6 +140,7 @@ class Worker:
             tasks = [
                 background.create_task(beside(self.relay.run())),
                 background.create_task(beside(self._keep_up())),
+                background.create_task(beside(self.observing.look_regularly())),
             ]
             try:
                 await self.consume.run(stop, until_drained=until_drained)
@@ -132,8 +150,6 @@ class Worker:
                 task.cancel()
         if failures:
             raise failures[0]
-        await self._publish_the_rest()
-        return self._summary()
 
     def _summary(self) -> RunSummary:
         telemetry = self.telemetry
@@ -166,11 +182,11 @@ async def open_worker(settings: Settings, judge: Judge | None = None) -> AsyncIt
     """A worker with its connections; leaving the context closes them. `judge` stands in for the configured one.
 
     Raises:
-        ConfigurationError: a setting that the judge needs is missing.
+        ConfigurationError: a setting that the judge needs, or the extra that tracing needs, is missing.
     """
-    telemetry = Telemetry()
     bought = judge is None and settings.judge.name is not JudgeName.LOCAL
     async with AsyncExitStack() as stack:
+        telemetry = Telemetry(tracing=await stack.enter_async_context(open_tracing(settings)))
         store = await stack.enter_async_context(
             open_store(settings, code_version=code_version(), remembers_judgements=bought)
         )
@@ -237,25 +253,3 @@ def ease_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECTION_INTERVAL_OBJECTS)
-
-
-def _encode_attribution(settings: Settings, attribution: Attribution) -> OutboundMessage:
-    return encode_attribution(
-        attribution,
-        topic=settings.kafka.attributions_topic,
-        source_uri=f"/attribution-worker/{settings.kafka.group_id}",
-        code_version=code_version(),
-        computed_at=datetime.now(UTC),
-    )
-
-
-def _encode_dead_letter(settings: Settings, dead_letter: DeadLetter) -> OutboundMessage:
-    return encode_dead_letter(
-        dead_letter.record,
-        reason=dead_letter.reason,
-        detail=dead_letter.detail,
-        attempts=dead_letter.attempts,
-        topic=settings.kafka.dead_letter_topic,
-        copy_bytes_max=settings.dead_letters.copy_bytes_max,
-        code_version=code_version(),
-    )

@@ -55,9 +55,16 @@ class Answering:
         if path in self._checks:
             return self._checked(path, self._checks[path]())
         if path == "/metrics":
-            encode, content_type = choose_encoder(accept)
-            return Page(HTTPStatus.OK, encode(self._registry), content_type)
+            return self._metrics(accept)
         return Page.of_status(HTTPStatus.NOT_FOUND)
+
+    def _metrics(self, accept: str) -> Page:
+        """OpenMetrics where it is asked for."""
+        try:
+            encode, content_type = choose_encoder(accept)
+        except ValueError:  # a version that is none
+            encode, content_type = choose_encoder("")
+        return Page(HTTPStatus.OK, encode(self._registry), content_type)
 
     def _checked(self, path: str, checks: Sequence[Check]) -> Page:
         for check in checks:

@@ -80,8 +80,13 @@ class Tracing:
 
     def call_failed(self, problem: CallProblem) -> None:
         """Why the current call gave nothing."""
-        if self.is_recording and problem.status is not None:
-            trace.get_current_span().set_attribute("http.response.status_code", problem.status)
+        if not self.is_recording:
+            return
+        span = trace.get_current_span()
+        span.set_attribute("error.type", problem.failure.value)
+        span.set_status(Status(StatusCode.ERROR))
+        if problem.status is not None:
+            span.set_attribute("http.response.status_code", problem.status)
 
     def tell(self, **attributes: AttributeValue) -> None:
         """Facts of the current span, under our own names."""

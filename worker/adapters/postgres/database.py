@@ -1,6 +1,7 @@
 """A unit of work in one transaction, done again where that helps, its errors translated into the worker's own."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import NoReturn, TypeVar
@@ -9,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from worker.adapters.postgres.engine import open_engine, server_settings
-from worker.adapters.postgres.failures import Failure, classify, connections_are_stale, translated
+from worker.adapters.postgres.failures import Failure, classify, connections_are_stale, sqlstate_of, translated
 from worker.errors import RetryableError
 from worker.settings import PostgresSettings
 
@@ -24,6 +25,8 @@ class Database:
     def __init__(self, engine: AsyncEngine, settings: PostgresSettings) -> None:
         self.engine = engine
         self.settings = settings
+        self.retries: Counter[str] = Counter()
+        """Transactions done again, by SQLSTATE; for metrics."""
 
     async def run(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
         """Do `work` in a transaction of its own and commit; again, whole, after a transient error.
@@ -42,6 +45,7 @@ class Database:
             except Exception as error:  # noqa: BLE001  # raised again, or the work is done again
                 if tries == self.settings.transient_retries_max or classify(error) is not Failure.TRANSIENT:
                     raise_translated(error)
+                self.retries[sqlstate_of(error)] += 1
             await asyncio.sleep(FIRST_PAUSE_S * 2**tries)
         raise AssertionError("unreachable: the last try returns or raises")
 

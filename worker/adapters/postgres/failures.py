@@ -109,6 +109,11 @@ def describe(error: Exception) -> str:
     return f"{type(cause).__name__} ({sqlstate}{f', {where}' if where else ''}){said}"
 
 
+def sqlstate_of(error: BaseException) -> str:
+    """The server's five characters, or `none` where the connection broke without a word."""
+    return getattr(_cause(error), "sqlstate", None) or "none"
+
+
 def connections_are_stale(error: BaseException) -> bool:
     """Idle connections lead where this one did, and seem alive: to a former primary, or to a server just gone."""
     cause = _cause(error)
