@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from worker.telemetry import log
 
 JSON = "application/json"
+OPENMETRICS = "application/openmetrics-text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,9 @@ class Answering:
 
     def _metrics(self, accept: str) -> Page:
         """OpenMetrics where it is asked for."""
-        try:
-            encode, content_type = choose_encoder(accept)
-        except ValueError:  # a version that is none
-            encode, content_type = choose_encoder("")
-        return Page(HTTPStatus.OK, encode(self._registry), content_type)
+        if OPENMETRICS in accept:
+            return Page(HTTPStatus.OK, openmetrics.generate_latest(self._registry), openmetrics.CONTENT_TYPE_LATEST)
+        return Page(HTTPStatus.OK, generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4)
 
     def _checked(self, path: str, checks: Sequence[Check]) -> Page:
         for check in checks:
