@@ -27,7 +27,7 @@ from tests.support.llm import (
     provider_on,
     score_request,
 )
-from worker.adapters.llm import http
+from worker.adapters.llm import transport
 from worker.adapters.llm.open_provider import open_provider
 from worker.core.calls import CallFailure, CallProblem
 from worker.core.llm import Completion, CompletionRequest, Finish, UsageSource
@@ -335,7 +335,7 @@ async def test_a_content_filter_under_400_is_a_refusal_with_its_code(emulator: L
 async def test_a_body_without_end_is_given_up(
     provider: Provider, emulator: LlmEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "BODY_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(transport, "BODY_BYTES_MAX", 1_000_000)
     emulator.next_faults(Fault.HUGE)
     problem = await problem_of(provider)
     assert problem.response_lost
@@ -530,6 +530,22 @@ async def test_a_connection_that_the_server_closed_is_not_used_again(provider: P
     assert emulator.connections_accepted == 2
 
 
+async def test_whatever_becomes_of_a_call_its_connection_can_be_used_again(
+    emulator: LlmEmulator, dialect: Dialect
+) -> None:
+    ends = [fault for fault in Fault if fault in REFUSALS or fault in LOST]
+    async with provider_on(emulator, dialect, connections_max=2) as provider:
+        for fault in ends:
+            emulator.next_faults(fault)
+            await problem_of(provider, timeout_s=0.2)
+        emulator.hold()
+        async with asyncio.TaskGroup() as group:
+            calls = [group.create_task(completed(provider)) for _ in range(2)]
+            await until(lambda: emulator.status()["held"] == 2)
+            emulator.release()
+        assert {call.result().finish for call in calls} == {Finish.COMPLETE}
+
+
 async def test_two_hundred_calls_run_side_by_side(provider: Provider, emulator: LlmEmulator) -> None:
     """openai-python#769: time-outs after many concurrent calls."""
     emulator.hold()
@@ -539,6 +555,8 @@ async def test_two_hundred_calls_run_side_by_side(provider: Provider, emulator: 
         emulator.release()
     assert {call.result().finish for call in calls} == {Finish.COMPLETE}
     assert [line.delivered for line in emulator.bill.lines] == [True] * 200
+    await completed(provider)
+    assert emulator.connections_accepted == 200
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

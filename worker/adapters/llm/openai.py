@@ -59,13 +59,13 @@ class OpenAIProvider:
 
     async def complete(self, request: CompletionRequest, *, client_request_id: str, timeout_s: float) -> Reply:
         async def send(profile: CapabilityProfile) -> httpx2.Response:
-            response = await self._client.chat.completions.with_raw_response.create(
-                **self._body(request, profile),
-                timeout=timeouts(timeout_s),
-                extra_headers={"X-Client-Request-Id": client_request_id},
+            # Not by the SDK's method for it, which walks through body and types: a third of OpenAI's CPU per call.
+            return await self._client.post(
+                "/chat/completions",
+                body=self._body(request, profile),
+                cast_to=httpx2.Response,
+                options={"timeout": timeouts(timeout_s), "headers": {"X-Client-Request-Id": client_request_id}},
             )
-            received: httpx2.Response = response.http_response
-            return received
 
         return await self._exchange.complete(send, timeout_s)
 

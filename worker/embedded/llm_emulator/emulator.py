@@ -123,6 +123,7 @@ class LlmEmulator:
             "in_flight_max": self.in_flight_max,
             "connections": self.connections,
             "is_holding": self._held is not None,
+            "held": len(self._held or ()),
         }
 
     def _schedule(self, work: Work, respond: Callable[[], None]) -> None:
