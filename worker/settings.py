@@ -1,7 +1,8 @@
 """Every setting, its unit and its default: the only reader of the environment.
 
-`ATTRIBUTION_<SECTION>__<NAME>`, for example `ATTRIBUTION_KAFKA__BOOTSTRAP_SERVERS`. An unknown name and settings
-that contradict each other are refused at start.
+`ATTRIBUTION_<SECTION>__<NAME>`, for example `ATTRIBUTION_KAFKA__BOOTSTRAP_SERVERS`. A secret may be in a file instead,
+which the same name with `_FILE` behind it names. An unknown name and settings that contradict each other are refused at
+start.
 """
 
 import json
@@ -10,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import StrEnum
+from pathlib import Path
 from types import UnionType
-from typing import Annotated, Self, Union, get_origin
+from typing import Annotated, Self, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -25,12 +27,14 @@ from pydantic import (
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from worker.errors import FatalError
 
 PREFIX = "ATTRIBUTION_"
 PORT_MAX = 65_535
+FILE_SUFFIX = "_FILE"
+SECRET_FILE_BYTES_MAX = 65_536
 
 
 class ConfigurationError(FatalError):
@@ -41,10 +45,51 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
+class SecurityProtocol(StrEnum):
+    """As Kafka names them."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
+
+    @property
+    def is_sasl(self) -> bool:
+        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
+
+
+class SaslMechanism(StrEnum):
+    """As Kafka names them."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
 class KafkaSettings(Section):
     """The broker, the topics and the consumer group."""
 
     bootstrap_servers: str = Field("127.0.0.1:9092", description="host:port, comma separated")
+    security_protocol: SecurityProtocol = Field(
+        SecurityProtocol.PLAINTEXT, description="PLAINTEXT, SSL (TLS), SASL_PLAINTEXT or SASL_SSL"
+    )
+    sasl_mechanism: SaslMechanism | None = Field(
+        None, description="SCRAM-SHA-256, SCRAM-SHA-512, PLAIN or OAUTHBEARER; for the SASL protocols"
+    )
+    sasl_username: str | None = Field(None, description="for SCRAM and PLAIN")
+    sasl_password: SecretStr | None = Field(None, description="for SCRAM and PLAIN")
+    sasl_token_file: Path | None = Field(
+        None,
+        description="for OAUTHBEARER: a file with the token, read at every log-in; whoever writes it keeps it fresh",
+    )
+    ssl_ca_file: Path | None = Field(None, description="PEM of the authorities to trust; unset: those of the system")
+    ssl_cert_file: Path | None = Field(None, description="PEM of our certificate, where brokers ask clients for one")
+    ssl_key_file: Path | None = Field(None, description="PEM of its key, unencrypted; readable to the worker alone")
     client_id: str = Field("attribution-worker", description="how the broker's logs and quotas name us")
     group_id: str = Field("attribution-worker", description="workers of one group share the partitions")
     group_instance_id: str | None = Field(None, description="static membership: a rolling restart moves nothing")
@@ -74,6 +119,34 @@ class KafkaSettings(Section):
     attributions_retention_ms: int = Field(30 * 86_400_000, ge=-1, description="retention of the attributions topic")
     dead_letter_retention_ms: int = Field(90 * 86_400_000, ge=-1, description="retention of the dead-letter topic")
     message_bytes_max: int = Field(4 * 2**20, ge=1_024, description="max.message.bytes of the topics, and ours")
+
+    def contradictions(self) -> list[str]:
+        """What the security settings say against each other; named, never quoted."""
+        protocol, mechanism = self.security_protocol, self.sasl_mechanism
+        by_password = mechanism is not None and mechanism is not SaslMechanism.OAUTHBEARER
+        by_token = mechanism is SaslMechanism.OAUTHBEARER
+        has_password = (self.sasl_username is not None, self.sasl_password is not None)
+        has_certificate = (self.ssl_cert_file is not None, self.ssl_key_file is not None)
+        rules = {
+            f"kafka.security_protocol {protocol} needs kafka.sasl_mechanism": protocol.is_sasl and mechanism is None,
+            f"kafka.sasl_mechanism needs a kafka.security_protocol with SASL, not {protocol}": (
+                mechanism is not None and not protocol.is_sasl
+            ),
+            f"kafka.sasl_mechanism {mechanism} needs kafka.sasl_username and kafka.sasl_password": (
+                by_password and not all(has_password)
+            ),
+            "kafka.sasl_username and kafka.sasl_password are for kafka.sasl_mechanism SCRAM-SHA-… or PLAIN": (
+                not by_password and any(has_password)
+            ),
+            "kafka.sasl_token_file and kafka.sasl_mechanism OAUTHBEARER come together": (
+                by_token != (self.sasl_token_file is not None)
+            ),
+            f"kafka.ssl_… files need a kafka.security_protocol with SSL, not {protocol}": (
+                not protocol.is_encrypted and (self.ssl_ca_file is not None or any(has_certificate))
+            ),
+            "kafka.ssl_cert_file and kafka.ssl_key_file come together": any(has_certificate) != all(has_certificate),
+        }
+        return [rule for rule, broken in rules.items() if broken]
 
 
 class PostgresSettings(Section):
@@ -325,6 +398,19 @@ class TracingSettings(Section):
     enabled: bool = Field(False, description="needs the extra attribution-worker[otel]")
 
 
+class EnvironmentWithFiles(EnvSettingsSource):
+    """The environment, where `<NAME>_FILE` stands for the secret in that file."""
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        variables = dict(super()._load_env_vars())
+        for name in [name for name in variables if _secret_in_file(name) is not None]:
+            path, secret = variables.pop(name), name[: -len(FILE_SUFFIX)]
+            if variables.get(secret) is not None:
+                raise ConfigurationError(f"{secret.upper()} and {name.upper()} are both set")
+            variables[secret] = path and _read_secret(name.upper(), Path(path))
+        return variables
+
+
 class Settings(BaseSettings):
     """The whole configuration, validated as one: single values here, relations between them below."""
 
@@ -362,6 +448,17 @@ class Settings(BaseSettings):
         TextStorage.FULL, description="full, or hash: key points and quotes are kept as SHA-256 only"
     )
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # replaced
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # a worker reads no file that it was not told of
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # the same
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, EnvironmentWithFiles(settings_cls)
+
     @property
     def copies_judgements(self) -> bool:
         """A copy without words could not be shown to anybody who asks why: only where texts are stored in full."""
@@ -389,7 +486,7 @@ class Settings(BaseSettings):
             f"{left} ({a}) must be below {right} ({b}): {reason}"
             for left, a, right, b, reason in self._orderings()
             if not a < b
-        ]
+        ] + self.kafka.contradictions()
         if problems:
             raise ValueError("; ".join(problems))
         return self
@@ -495,7 +592,33 @@ def _meaning(field: FieldInfo | None) -> str:
 
 def _field_of(name: str) -> FieldInfo | None:
     """The setting that this variable sets; None if it sets none."""
-    return _fields().get(name.upper())
+    return _fields().get(name.upper()) or _secret_in_file(name)
+
+
+def _secret_in_file(name: str) -> FieldInfo | None:
+    """The secret setting that is in the file which this variable names; None if it names no such file."""
+    field = _fields().get(name.upper().removesuffix(FILE_SUFFIX)) if name.upper().endswith(FILE_SUFFIX) else None
+    return field if field is not None and is_secret(field) else None
+
+
+def is_secret(field: FieldInfo) -> bool:
+    """Whether its value must never be shown, and may come from a file."""
+    return SecretStr in (field.annotation, *get_args(field.annotation))
+
+
+def _read_secret(variable: str, path: Path) -> str:
+    """The file's text without the line end that editors put behind it."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(SECRET_FILE_BYTES_MAX + 1)
+        text = content.decode().removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise ConfigurationError(f"{variable}: the file cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{variable}: the file is not UTF-8") from None
+    if not text or len(content) > SECRET_FILE_BYTES_MAX:
+        raise ConfigurationError(f"{variable}: the file is empty, or larger than {SECRET_FILE_BYTES_MAX} bytes")
+    return text
 
 
 def _fields() -> Mapping[str, FieldInfo]:

@@ -8,11 +8,12 @@ from typing import Annotated, NamedTuple, assert_never
 
 import typer
 from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 from rich.markup import escape
 
 from worker.cli.terminal import console, plain
-from worker.settings import Settings, load_settings, variable_name
+from worker.settings import FILE_SUFFIX, Settings, is_secret, load_settings, variable_name
 
 REDACTED = "**********"
 CREDENTIALS = re.compile(r"(://)[^/@\s]+@")
@@ -76,13 +77,17 @@ def rows_of(settings: Settings) -> Iterator[Row]:
             for name, leaf in value:
                 field = type(value).model_fields[name]
                 changed = leaf != field.get_default()
-                yield Row(
-                    section, purpose, variable_name([section, name]), shown(leaf), changed, field.description or ""
-                )
+                variable = variable_name([section, name])
+                yield Row(section, purpose, variable, shown(leaf), changed, _described(field, variable))
         else:
             field = Settings.model_fields[section]
             changed = value != field.get_default()
             yield Row("", "Everything else.", variable_name([section]), shown(value), changed, field.description or "")
+
+
+def _described(field: FieldInfo, variable: str) -> str:
+    described = field.description or ""
+    return f"{described}; or {variable}{FILE_SUFFIX}, a file with it" if is_secret(field) else described
 
 
 def shown(value: object) -> str:
