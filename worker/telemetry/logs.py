@@ -19,7 +19,9 @@ def configure_logging(settings: LogSettings) -> None:
     """One JSON line per event, or readable lines on a terminal; always on standard error."""
     on_terminal = settings.format is LogFormat.CONSOLE or (settings.format is LogFormat.AUTO and sys.stderr.isatty())
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer() if on_terminal else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        if on_terminal
+        else structlog.processors.JSONRenderer()
     )
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     processors: list[structlog.types.Processor] = [
