@@ -1,19 +1,21 @@
-"""The store's three ports on dictionaries and lists that tests may read and change."""
+"""The store's ports on dictionaries and lists that tests may read and change."""
 
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from worker.adapters.postgres.limits import RecentOutcomes, refusal
-from worker.core.model import AnswerKey, Attribution
+from worker.core.model import AnswerKey, Attribution, Judgement, ReusedFrom, TenantId, Usage
 from worker.core.records import OutboundMessage, Record
+from worker.core.reuse import is_judged, reuse_hash
 from worker.errors import FatalError, RetryableError, UnavailableError
 from worker.ports import DeadLetter, OutboxRow, SaveResult, SetAside, SettledAnswer
 from worker.settings import DeadLetterSettings
 
 
 class FakeStore:
-    """AttributionStore, DeadLetterStore and OutboxStore at once, as one database is.
+    """AttributionStore, JudgementCache, DeadLetterStore and OutboxStore at once, as one database is.
 
     `down` makes every call raise UnavailableError; a key in `unstorable` cannot be saved, whatever its neighbours do.
     """
@@ -27,6 +29,8 @@ class FakeStore:
         self.outbox: list[OutboxRow] = []
         self.resumes: list[str] = []
         self.finds = 0
+        self.remembers_judgements = False
+        self.judgements: dict[tuple[TenantId, bytes], Judgement] = {}
         self._outcomes: list[bool] = []
         self._claimed: set[int] = set()
         self._stored = 0
@@ -49,9 +53,14 @@ class FakeStore:
             same = settled.answer.content_hash == attribution.answer.content_hash
             return SaveResult.DUPLICATE if same else SaveResult.CONFLICT
         self.attributions[key] = attribution
+        self._remember(attribution)
         self._outcomes.append(False)
         self._announce(message)
         return SaveResult.SAVED
+
+    async def find_judgement(self, tenant: TenantId, reuse_hash: bytes) -> Judgement | None:
+        self._reach()
+        return self.judgements.get((tenant, reuse_hash))
 
     async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> None:
         self._reach()
@@ -100,6 +109,13 @@ class FakeStore:
             key = row.message.key if row.message.key is not None else row.outbox_id
             heads.setdefault((row.message.topic, key), row)
         return list(heads.values())
+
+    def _remember(self, attribution: Attribution) -> None:
+        answer, judgement = attribution.answer, attribution.judgement
+        if self.remembers_judgements and judgement.reused_from is None and is_judged(answer):
+            content = answer.key.tenant, reuse_hash(answer, attribution.method.method_hash)
+            origin = ReusedFrom(answer.key.answer_id, attribution.revision)
+            self.judgements[content] = replace(judgement, usage=Usage(), reused_from=origin)
 
     def _announce(self, message: OutboundMessage) -> None:
         self._stored += 1
