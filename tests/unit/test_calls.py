@@ -14,9 +14,11 @@ from tests.fakes.provider import USAGE, FakeCall, FakePrices, FakeProvider, lost
 from tests.support.judging import PRICES, Desk, TimedJournal, asking, in_virtual_time, now_s, request, together
 from worker.calls import call_key_of
 from worker.calls.failing import REFUSED_S_MAX
-from worker.calls.purchasing import GRACE_S
+from worker.calls.purchasing import CLOSING_S, GRACE_S
+from worker.calls.recording import OPENING_S_MAX
 from worker.core.budget import Limits
 from worker.core.calls import CallFailure
+from worker.core.charging import Dimension
 from worker.core.cost import cost_usd
 from worker.core.llm import CompletionUsage
 from worker.errors import FatalError, PermanentError, RetryableError, UnavailableError
@@ -31,6 +33,14 @@ TRANSIENT = problem(CallFailure.TRANSIENT)
 
 def dear(*, tenant_usd: Decimal | None = None, total_usd: Decimal | None = None) -> Limits:
     return Limits(total_usd_per_day=total_usd, tenant_usd_per_day=tenant_usd)
+
+
+async def cancelled(desk: Desk, *, after_s: float) -> None:
+    """A call whose caller leaves."""
+    async with asyncio.TaskGroup() as tasks:
+        call = tasks.create_task(desk.calls.completion(request(), asking()))
+        await asyncio.sleep(after_s)
+        call.cancel()
 
 
 # What is on record, and when
@@ -229,6 +239,28 @@ async def test_a_call_without_end_is_ended_by_its_deadline() -> None:
     assert not desk.leaks()
 
 
+@in_virtual_time
+async def test_a_call_cancelled_in_flight_is_unknown_and_charged_all_that_it_may_cost() -> None:
+    limits = LimiterSettings(tokens_per_minute=6_000, burst_s=60, initial_burst_s=60)
+    desk = Desk(budget_limits=dear(total_usd=Decimal(1)), limits=limits)
+    desk.provider.latency_s = 0.01
+    await cancelled(desk, after_s=0.005)
+    (row,) = desk.journal.rows.values()
+    assert (row.outcome, row.result and row.result.detail) == (CallOutcome.UNKNOWN, "cancelled in flight")
+    (lease,) = desk.budgets.leases.values()
+    assert lease.spent == RESERVED
+    assert desk.limiter.state().account.available[Dimension.TOKENS] == 6_000 - 178
+
+
+@in_virtual_time
+async def test_what_a_call_used_beyond_its_estimate_is_charged_against_the_limits_too() -> None:
+    limits = LimiterSettings(tokens_per_minute=6_000, burst_s=60, initial_burst_s=60)
+    desk = Desk(limits=limits)
+    desk.provider.latency_s = 0
+    await desk.calls.completion(request(), asking())
+    assert desk.limiter.state().account.available[Dimension.TOKENS] == 6_000 - (700 + 100 + 200 + 50)
+
+
 # Another worker's call of the same request
 
 
@@ -249,14 +281,13 @@ async def test_a_call_of_a_killed_worker_is_bought_again_when_its_life_is_over(m
     dead = Desk(llm=LlmSettings(call_timeout_s=100))
     alive = Desk(journal=dead.journal)
     dead.provider.latency_s = 10_000
-    with monkeypatch.context() as killed, pytest.raises(TimeoutError):
+    with monkeypatch.context() as killed:
         killed.setattr(dead.journal, "close", _says_nothing)
-        async with asyncio.timeout(1):
-            await dead.calls.completion(request(), asking())
+        await cancelled(dead, after_s=1)
     (intent,) = (row.intent for row in dead.journal.rows.values())
     completed = await alive.calls.completion(request(), asking())
     assert completed.bought
-    assert intent.lives_s <= now_s() <= intent.lives_s + 3
+    assert 100 + OPENING_S_MAX + CLOSING_S < intent.lives_s <= now_s() <= intent.lives_s + 3
     assert alive.outcomes() == {CallOutcome.UNKNOWN: 1, CallOutcome.COMPLETE: 1}
 
 
@@ -328,6 +359,24 @@ async def test_an_intent_of_unknown_outcome_is_looked_after_and_does_not_block_i
     assert (await desk.calls.completion(request(), asking())).bought
     assert desk.outcomes() == {CallOutcome.COMPLETE: 1}
     assert now_s() < 5
+
+
+class SlowToOpen(TimedJournal):
+    async def open(self, intent: CallIntent) -> float | None:
+        held_s = await super().open(intent)
+        await asyncio.sleep(100)
+        return held_s
+
+
+@in_virtual_time
+async def test_a_call_whose_intent_was_slow_to_record_ends_within_the_life_of_its_intent() -> None:
+    """Else another worker would take over its key, and buy the same."""
+    desk = Desk(journal=SlowToOpen(), llm=LlmSettings(call_timeout_s=120))
+    await desk.calls.completion(request(), asking())
+    (call,) = desk.provider.calls
+    (row,) = desk.journal.rows.values()
+    assert call.timeout_s == 120 - (100 - OPENING_S_MAX)
+    assert 100 + call.timeout_s + GRACE_S + CLOSING_S <= row.intent.lives_s
 
 
 @in_virtual_time
