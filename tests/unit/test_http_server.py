@@ -122,10 +122,10 @@ async def test_what_is_no_request_or_too_large_is_refused(sent: bytes, status: i
 
 
 async def test_a_request_that_never_ends_is_cut_off_at_its_deadline() -> None:
-    async with served(settings=HttpSettings(port=0, request_timeout_s=0.05)) as port:
-        async with connected(port) as (reader, writer):
-            writer.write(b"GET /livez HTTP/1.1\r\nhost:")
-            assert await ending(reader)
+    impatient = HttpSettings(port=0, request_timeout_s=0.05)
+    async with served(settings=impatient) as port, connected(port) as (reader, writer):
+        writer.write(b"GET /livez HTTP/1.1\r\nhost:")
+        assert await ending(reader)
 
 
 async def test_one_connection_serves_one_request() -> None:

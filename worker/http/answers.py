@@ -63,7 +63,8 @@ class Answering:
     def _metrics(self, accept: str) -> Page:
         """OpenMetrics where it is asked for."""
         if OPENMETRICS in accept:
-            return Page(HTTPStatus.OK, openmetrics.generate_latest(self._registry), openmetrics.CONTENT_TYPE_LATEST)
+            body: bytes = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]  # the library's
+            return Page(HTTPStatus.OK, body, openmetrics.CONTENT_TYPE_LATEST)
         return Page(HTTPStatus.OK, generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4)
 
     def _checked(self, path: str, checks: Sequence[Check]) -> Page:

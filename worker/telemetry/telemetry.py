@@ -94,20 +94,9 @@ class Telemetry:
         self.tracing.tell(outcome=outcome.value, attempts=attempts)
         if not log.is_enabled_for(logging.INFO):
             return
-        fields: dict[str, object] = {
-            "outcome": outcome.value,
-            "duration_ms": round(duration_s * 1000, 3),
-            "attempts": attempts,
-            **_position(record),
-        }
-        if processed.answer_key is not None:
-            fields |= {"tenant": processed.answer_key.tenant, "answer_id": processed.answer_key.answer_id}
-        if processed.attribution is not None:
-            fields |= _result(processed.attribution)
+        fields = canonical_fields(record, processed, attempts, duration_s)
         trace_id = self.tracing.trace_id()
-        if trace_id is not None:
-            fields["trace_id"] = trace_id
-        log.info("record.settled", **fields)
+        log.info("record.settled", **fields, **({} if trace_id is None else {"trace_id": trace_id}))
 
     def attempt_failed(self, record: Record, attempt: int, problem: str, pause_s: float) -> None:
         self._attempts_failed.inc()
@@ -182,6 +171,21 @@ class Telemetry:
 
     def messages_published(self, message_count: int) -> None:
         self._messages_published.inc(message_count)
+
+
+def canonical_fields(record: Record, processed: Processed, attempts: int, duration_s: float) -> dict[str, object]:
+    """What the one line of a record says."""
+    fields = {
+        "outcome": processed.outcome.value,
+        "duration_ms": round(duration_s * 1000, 3),
+        "attempts": attempts,
+        **_position(record),
+    }
+    if processed.answer_key is not None:
+        fields |= {"tenant": processed.answer_key.tenant, "answer_id": processed.answer_key.answer_id}
+    if processed.attribution is not None:
+        fields |= _result(processed.attribution)
+    return fields
 
 
 def _position(record: Record) -> dict[str, object]:
