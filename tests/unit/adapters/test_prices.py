@@ -144,19 +144,12 @@ def test_configured_prices_come_before_the_packages_at_any_size_and_date() -> No
 
 
 def test_the_version_of_configured_prices_changes_with_them() -> None:
-    versions = {
-        found.version
-        for own in (
-            OWN,
-            OWN.model_copy(update={"output": Decimal("0.20")}),
-            OWN.model_copy(update={"output": Decimal(3)}),
-        )
-        if (
-            found := ListedPrices({"openai/m": OWN.model_copy(update={"output": Decimal(output)})}).of(
-                "openai", "m", NOW, input_tokens=1
-            )
-        )
-    }
+    versions = set()
+    for output in ("0.2", "0.20", "3"):
+        own = OWN.model_copy(update={"output": Decimal(output)})
+        found = ListedPrices({"openai/m": own}).of("openai", "m", NOW, input_tokens=1)
+        assert found is not None
+        versions.add(found.version)
     assert len(versions) == 2
 
 
