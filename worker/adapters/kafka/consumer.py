@@ -7,7 +7,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
 
-from worker.adapters.kafka.connection import close_in_time, connection_options, translated_errors
+from worker.adapters.kafka.connection import close_in_time, connection_options, start_client, translated_errors
 from worker.core.records import Record, TopicPartition
 from worker.errors import FatalError, UnavailableError
 from worker.ports import RebalanceListener
@@ -70,7 +70,7 @@ class KafkaRecordStream:
 
     async def _join(self, consumer: AIOKafkaConsumer) -> None:
         try:
-            await consumer.start()
+            await start_client(consumer, self._settings)
         except UnknownTopicOrPartitionError as error:
             raise FatalError(f"topic {self._topic} does not exist: run `attribution-worker topics`") from error
 

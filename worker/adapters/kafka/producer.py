@@ -8,7 +8,7 @@ from typing import Self
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError
 
-from worker.adapters.kafka.connection import close_in_time, connection_options, translated_errors
+from worker.adapters.kafka.connection import close_in_time, connection_options, start_client, translated_errors
 from worker.core.records import OutboundMessage
 from worker.errors import FatalError, UnavailableError
 from worker.settings import KafkaSettings
@@ -87,7 +87,7 @@ class KafkaPublisher(AbstractAsyncContextManager["KafkaPublisher"]):
                 max_request_size=settings.message_bytes_max,
                 max_batch_size=min(BATCH_BYTES, settings.message_bytes_max),
             )
-            await self._client.start()
+            await start_client(self._client, settings)
         return self._client
 
     async def _send(self, producer: AIOKafkaProducer, message: OutboundMessage) -> "asyncio.Future[object]":

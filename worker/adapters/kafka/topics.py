@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import NoError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import NoError, TopicAlreadyExistsError, TopicAuthorizationFailedError, for_code
+from aiokafka.protocol.metadata import MetadataRequest
 
-from worker.adapters.kafka.connection import close_in_time, connection_options, translated_errors
+from worker.adapters.kafka.connection import close_in_time, connection_options, start_client, translated_errors
 from worker.errors import FatalError
 from worker.settings import KafkaSettings
 from worker.telemetry import log
@@ -83,12 +84,14 @@ async def check_topics(settings: KafkaSettings) -> Sequence[TopicReport]:
 
     Raises:
         UnavailableError: no broker.
-        FatalError: a topic is missing, or refuses messages of the size we publish.
+        FatalError: a topic is missing, is hidden from us, or refuses messages of the size we publish.
     """
     specs = topic_specs(settings)
     with translated_errors("checking topics"):
         async with _admin(settings) as admin:
             found = await _compared(admin, specs)
+            missing = [spec.name for spec, report in zip(specs, found, strict=True) if report is None]
+            await _require_visible(admin, missing)
     reports = [
         report or TopicReport(spec.name, False, ("does not exist",), True)
         for spec, report in zip(specs, found, strict=True)
@@ -109,7 +112,7 @@ async def check_topics(settings: KafkaSettings) -> Sequence[TopicReport]:
 async def _admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(**connection_options(settings))
     try:
-        await admin.start()
+        await start_client(admin, settings)
         yield admin
     finally:
         await close_in_time(admin.close(), "admin")
@@ -126,6 +129,17 @@ async def _compared(admin: AIOKafkaAdminClient, specs: Sequence[TopicSpec]) -> l
         else None
         for spec in specs
     ]
+
+
+async def _require_visible(admin: AIOKafkaAdminClient, names: Sequence[str]) -> None:
+    """Of all topics, those that we may not see are left out as if they did not exist: these are asked for by name."""
+    if not names:
+        return
+    request = MetadataRequest(list(names), allow_auto_topic_creation=False)
+    response = await admin._send_request(request)  # noqa: SLF001  # its own way of asking would create them
+    refused = [name for code, name, *_ in response.topics if for_code(code) is TopicAuthorizationFailedError]
+    if refused:
+        raise TopicAuthorizationFailedError(", ".join(refused))
 
 
 async def _configs(admin: AIOKafkaAdminClient, names: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
