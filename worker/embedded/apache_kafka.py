@@ -7,6 +7,7 @@ from pathlib import Path
 
 from worker.embedded.failure import LaunchError, MissingPrerequisiteError
 from worker.embedded.kafka_jars import java, kafka_jars
+from worker.embedded.kafka_security import SUPER_USER, KafkaSecurity
 from worker.embedded.keeper import Command, Keeper
 from worker.embedded.loopback import HOST, answers_kafka
 from worker.embedded.server import Server, await_serving
@@ -32,13 +33,21 @@ class ApacheKafka(Server):
     Args:
         cache: where its jars are kept, or fetched to; None takes the user's cache.
         properties: further server properties, over the ones here.
+        security: who may do what, over TLS; None lets everybody on this machine do everything.
     """
 
     name = "apache"
     port_count = 2
 
-    def __init__(self, *, cache: Path | None = None, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        cache: Path | None = None,
+        properties: Mapping[str, str] | None = None,
+        security: KafkaSecurity | None = None,
+    ) -> None:
         super().__init__()
+        self._security = security
         self._cache = cache
         self._properties = dict(properties or {})
 
@@ -47,15 +56,19 @@ class ApacheKafka(Server):
         return f"{HOST}:{self.port}"
 
     def settings_overrides(self) -> Mapping[str, object]:
-        return {"bootstrap_servers": self.bootstrap_servers}
+        log_in = {} if self._security is None else self._security.settings_of(SUPER_USER)
+        return {"bootstrap_servers": self.bootstrap_servers, **log_in}
 
     def _prepare(self, keeper: Keeper, ports: tuple[int, ...]) -> None:
         properties = {**node_properties(keeper.directory / "data", *ports), **self._properties}
+        if self._security is not None:
+            properties |= self._security.properties(keeper.directory)
         server_properties = keeper.directory / "server.properties"
         server_properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         (keeper.directory / "log4j2.properties").write_text(LOGGING)
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ("format", "--standalone", f"--cluster-id={cluster_id}", "-c", str(server_properties))
+        users = () if self._security is None else self._security.format_arguments()
+        arguments = ("format", "--standalone", f"--cluster-id={cluster_id}", "-c", str(server_properties), *users)
         try:
             keeper.run(self._java(keeper, "kafka.tools.StorageTool", *arguments), FORMAT_TIMEOUT_S)
         except LaunchError as error:
@@ -65,7 +78,8 @@ class ApacheKafka(Server):
 
     def _serve(self, keeper: Keeper, ports: tuple[int, ...]) -> None:
         keeper.spawn(self._java(keeper, "kafka.Kafka", str(keeper.directory / "server.properties")))
-        await_serving("Apache Kafka", keeper, lambda: answers_kafka(ports[0]), timeout_s=START_TIMEOUT_S)
+        context = None if self._security is None else self._security.client_context()
+        await_serving("Apache Kafka", keeper, lambda: answers_kafka(ports[0], context), timeout_s=START_TIMEOUT_S)
 
     def _java(self, keeper: Keeper, main_class: str, *arguments: str) -> Command:
         logging = f"-Dlog4j2.configurationFile={keeper.directory / 'log4j2.properties'}"

@@ -2,7 +2,10 @@
 
 import random
 import socket
+import ssl
 import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
 
 HOST = "127.0.0.1"
 PORTS = range(10_240, 32_768)
@@ -34,13 +37,23 @@ def is_free(port: int) -> bool:
         return True
 
 
-def answers_kafka(port: int) -> bool:
-    """Whether a broker answers an ApiVersions request (version 0, of every broker there is)."""
+def _received(connection: socket.socket, count: int) -> Iterator[bytes]:
+    """So many bytes, unless the connection ends before."""
+    while count and (part := connection.recv(count)):
+        count -= len(part)
+        yield part
+
+
+def answers_kafka(port: int, context: ssl.SSLContext | None = None) -> bool:
+    """Whether a broker answers an ApiVersions request (version 0, of every broker there is), over TLS if given one."""
     request = struct.pack(">hhih", API_VERSIONS_KEY, 0, CORRELATION_ID, -1)
     try:
-        with socket.create_connection((HOST, port), PROBE_TIMEOUT_S) as connection:
+        with ExitStack() as closing:
+            connection = closing.enter_context(socket.create_connection((HOST, port), PROBE_TIMEOUT_S))
+            if context is not None:
+                connection = closing.enter_context(context.wrap_socket(connection, server_hostname=HOST))
             connection.sendall(struct.pack(">i", len(request)) + request)
-            answer = connection.recv(8, socket.MSG_WAITALL)
+            answer = b"".join(_received(connection, 8))
     except OSError:
         return False
     return len(answer) == 8 and struct.unpack(">ii", answer)[1] == CORRELATION_ID
