@@ -70,6 +70,11 @@ class LlmJudge:
             weighting=method.weighting.value,
         )
 
+    @property
+    def unfinished(self) -> int:
+        """Answers that were begun, and have neither a judgement nor a dead letter from here."""
+        return len(self._admissions)
+
     async def judge(self, answer: Answer) -> Judgement:
         """Judge from what was paid for, and buy what is missing.
 
@@ -164,6 +169,9 @@ class Admissions:
     def __init__(self) -> None:
         self._numbers = count()
         self._unfinished: OrderedDict[AnswerKey, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._unfinished)
 
     def of(self, key: AnswerKey) -> int:
         if key not in self._unfinished:

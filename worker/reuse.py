@@ -45,6 +45,11 @@ class ReuseJudgements:
         self._telemetry = telemetry
         self._judgings: OrderedDict[Content, Judging] = OrderedDict()
 
+    @property
+    def remembered(self) -> int:
+        """Contents judged now or lately."""
+        return len(self._judgings)
+
     async def __call__(self, answer: Answer) -> Judgement:
         """A judgement of this answer; a copied one costs nothing. Raises what the judge and the cache raise."""
         if not is_judged(answer):
