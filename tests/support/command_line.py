@@ -1,6 +1,8 @@
 """The command line as a person or a script meets it: what it prints, where, and how it ends."""
 
+import gc
 import io
+import json
 import logging
 import os
 import sys
@@ -9,8 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
+from pydantic import BaseModel, SecretStr
+from pydantic_core import to_jsonable_python
 
 import worker.cli
+from worker.settings import Settings, variable_name
 
 KEPT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
 
@@ -49,7 +54,7 @@ class RunHere:
     def __call__(
         self, *arguments: str, stdin: bytes = b"", columns: int = 100, env: Mapping[str, str] | None = None
     ) -> Ran:
-        with self._monkeypatch.context() as patch, logging_left_alone(patch):
+        with self._monkeypatch.context() as patch, process_left_alone(patch):
             patch.setattr(sys, "argv", ["attribution-worker", *arguments])
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
             for name, value in {"COLUMNS": str(columns), **(env or {})}.items():
@@ -65,8 +70,9 @@ class RunHere:
 
 
 @contextmanager
-def logging_left_alone(patch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a command does to the logging of its process is not done to that of the test run."""
+def process_left_alone(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a command does to its process (logging, garbage collection) is not done to that of the test run."""
+    thresholds = gc.get_threshold()
     root = logging.getLogger()
     kept, level = list(root.handlers), root.level
     for module in ("worker.cli", "worker.cli.run", "worker.cli.demo"):
@@ -77,3 +83,20 @@ def logging_left_alone(patch: pytest.MonkeyPatch) -> Iterator[None]:
     finally:
         root.handlers[:] = kept
         root.setLevel(level)
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    """The variables that give a worker these settings."""
+    sections = [(name, value) for name, value in settings if isinstance(value, BaseModel)]
+    return {
+        variable_name([section, name]): _written(getattr(value, name))
+        for section, value in sections
+        for name in value.model_fields_set
+    }
+
+
+def _written(value: object) -> str:
+    plain = value.get_secret_value() if isinstance(value, SecretStr) else to_jsonable_python(value)
+    return plain if isinstance(plain, str) else json.dumps(plain)

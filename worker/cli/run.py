@@ -1,12 +1,13 @@
 """`attribution-worker run`: the worker."""
 
+import asyncio
 from typing import Annotated
 
 import typer
 
 from worker import app
 from worker.cli.render import outcomes_told
-from worker.cli.terminal import console
+from worker.cli.terminal import console, error_console
 from worker.errors import WorkerError
 from worker.settings import load_settings
 from worker.telemetry import configure_logging, log
@@ -31,6 +32,9 @@ def run(
         summary = app.run_until_stopped(settings, until_drained=until_drained)
     except WorkerError:
         raise
+    except asyncio.CancelledError:
+        error_console.print("Left at once, as asked by a second signal: what is not committed is redelivered.")
+        raise typer.Exit(1) from None
     except Exception as error:  # noqa: BLE001  # a bug, told without what Python's own traceback may quote of an answer
         log.critical("worker.crashed", exc_info=error)
         raise typer.Exit(1) from None

@@ -43,15 +43,18 @@ def differences_of(stored: StoredAttribution) -> tuple[str, ...]:
     """What is stored otherwise than it would be computed; empty when all is equal."""
     if stored.method_document is None:
         return (f"methods has no row for method_hash {stored.method_hash.hex()}",)
-    method = method_of(stored.method_document)
-    if method.method_hash != stored.method_hash:
-        return (f"method_hash is {stored.method_hash.hex()}, its document hashes to {method.method_hash.hex()}",)
     try:
+        method = method_of(stored.method_document)
+        if method.method_hash != stored.method_hash:
+            return (f"method_hash is {stored.method_hash.hex()}, its document hashes to {method.method_hash.hex()}",)
         evidence = decode_evidence(stored.evidence)
         grouped, plain = _recomputed(evidence, method)
+        return (*_differing_totals(stored, evidence, grouped), *_differing_sources(stored, evidence, grouped, plain))
     except ValueError as error:
         return (f"cannot be recomputed: {error}",)
-    return (*_differing_totals(stored, evidence, grouped), *_differing_sources(stored, evidence, grouped, plain))
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        # Whoever changed a document may have left any shape in it; an audit tells that and goes on.
+        return (f"cannot be recomputed: a stored document is malformed ({type(error).__name__}: {error})",)
 
 
 def _recomputed(evidence: Evidence, method: Method) -> tuple[Credit, Credit]:
