@@ -24,7 +24,7 @@ OLDEST_AGE_S = select(_age_s).order_by(outbox.c.outbox_id).limit(1)
 
 _leases = budget_leases.c
 LEASED = (
-    select(_leases.period, func.sum(_leases.held_usd))
+    select(_leases.period, func.sum(_leases.held_usd).label("held_usd"))
     .where(
         _leases.scope == BudgetScope.TOTAL.value,
         _leases.starts_at == func.date_trunc(_leases.period, func.clock_timestamp(), "UTC"),
@@ -66,7 +66,7 @@ class TablesWatch:
         recent = await recent_outcomes(connection, self._topic, self._limits)
         leased: dict[str, Decimal] = {}
         if self._budgets:
-            leased = dict((await connection.execute(LEASED)).tuples().all())
+            leased = {row.period: row.held_usd for row in await connection.execute(LEASED)}
         return Seen(
             outbox_pending=(await connection.execute(PENDING)).scalar_one(),
             outbox_age_s=float((await connection.execute(OLDEST_AGE_S)).scalar_one_or_none() or 0),
