@@ -1,9 +1,9 @@
-"""What every call journal keeps: the fake that tests believe, and PostgreSQL."""
+"""What every call journal keeps: the fake that tests believe, the one in memory, and PostgreSQL."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from uuid import UUID, uuid4
 
@@ -15,6 +15,7 @@ from tests.fakes.journal import FakeCallJournal
 from tests.support import calls
 from worker.adapters.postgres.database import open_database
 from worker.adapters.postgres.journal import PostgresCallJournal, open_call_journal
+from worker.adapters.unstored import UnstoredJournal
 from worker.core.llm import CompletionUsage, UsageSource
 from worker.core.model import Usage
 from worker.errors import FatalError
@@ -26,16 +27,20 @@ from worker.settings import PostgresSettings, TextStorage
 class Desk:
     """A journal, its clock and its rows."""
 
-    journal: FakeCallJournal | PostgresCallJournal
+    journal: FakeCallJournal | UnstoredJournal | PostgresCallJournal
     pass_time: Callable[[float], Awaitable[None]]
     outcomes: Callable[[], Awaitable[Mapping[UUID, CallOutcome]]]
 
 
-@pytest.fixture(params=["fake", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.fixture(params=["fake", "unstored", pytest.param("postgres", marks=pytest.mark.postgres)])
 def open_desk(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[Desk]:
-    if request.param == "fake":
-        return nullcontext(desk_on_fake())
-    return desk_on_postgres(request.getfixturevalue("postgres_dsn"))
+    match request.param:
+        case "fake":
+            return nullcontext(desk_on_fake())
+        case "unstored":
+            return nullcontext(desk_in_memory())
+        case _:
+            return desk_on_postgres(request.getfixturevalue("postgres_dsn"))
 
 
 @pytest.fixture
@@ -54,6 +59,20 @@ def desk_on_fake() -> Desk:
         return {call_id: row.outcome for call_id, row in fake.rows.items()}
 
     return Desk(fake, pass_time, outcomes)
+
+
+def desk_in_memory() -> Desk:
+    now_s = 0.0
+    journal = UnstoredJournal(lambda: now_s)
+
+    async def pass_time(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    async def outcomes() -> Mapping[UUID, CallOutcome]:
+        return journal.outcomes()
+
+    return Desk(journal, pass_time, outcomes)
 
 
 @asynccontextmanager
@@ -127,6 +146,34 @@ async def test_while_an_intent_lives_the_same_request_waits_as_long_as_it_may_ta
     assert await desk.outcomes() == {first.call_id: CallOutcome.INTENT}
 
 
+async def test_a_response_that_came_since_the_buyer_looked_is_not_bought_again(desk: Desk) -> None:
+    """Between the look and the intent lies a wait for the limits: another worker's call may have ended meanwhile."""
+    intent = await opened(desk, calls.intent())
+    await desk.journal.close(intent.call_id, calls.complete())
+    late = replace(calls.intent(), responses_known=0)
+    assert await desk.journal.open(late) == 0
+    assert await desk.outcomes() == {intent.call_id: CallOutcome.COMPLETE}
+    await opened(desk, replace(late, responses_known=1))
+
+
+async def test_a_call_that_ended_without_a_response_since_is_bought(desk: Desk) -> None:
+    for result in (calls.failed(), calls.unknown()):
+        intent = await opened(desk, replace(calls.intent(), responses_known=0))
+        await desk.journal.close(intent.call_id, result)
+    await opened(desk, replace(calls.intent(), responses_known=0))
+
+
+async def test_of_intents_recorded_together_only_those_that_were_answered_are_held(desk: Desk) -> None:
+    answered = await opened(desk, calls.intent("answered"))
+    await desk.journal.close(answered.call_id, calls.complete())
+    names = ["answered", "new", "another"]
+    async with asyncio.TaskGroup() as tasks:
+        opening = [
+            tasks.create_task(desk.journal.open(replace(calls.intent(name), responses_known=0))) for name in names
+        ]
+    assert [task.result() for task in opening] == [0, None, None]
+
+
 async def test_another_request_does_not_wait(desk: Desk) -> None:
     await opened(desk, calls.intent("one"))
     await opened(desk, calls.intent("another"))
@@ -143,6 +190,15 @@ async def test_opening_again_after_a_commit_of_unknown_outcome_changes_nothing(d
     intent = await opened(desk, calls.intent())
     await opened(desk, intent)
     assert await desk.outcomes() == {intent.call_id: CallOutcome.INTENT}
+
+
+async def test_a_response_that_came_after_the_look_is_not_bought_again(desk: Desk) -> None:
+    looked = replace(calls.intent(), responses_known=len(await desk.journal.responses(calls.call_key())))
+    meanwhile = await opened(desk, calls.intent())
+    await desk.journal.close(meanwhile.call_id, calls.complete())
+    assert await desk.journal.open(looked) == 0, "nothing to wait for, but a response to look at"
+    assert await desk.outcomes() == {meanwhile.call_id: CallOutcome.COMPLETE}
+    await opened(desk, replace(looked, responses_known=1))
 
 
 async def test_an_intent_past_its_life_becomes_unknown_when_another_takes_its_place(desk: Desk) -> None:
@@ -207,7 +263,9 @@ async def test_of_simultaneous_intents_of_one_request_exactly_one_may_call(desk:
     assert len(await desk.outcomes()) == 1
 
 
+@pytest.mark.parametrize("open_desk", ["fake", pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)
 async def test_a_sweep_turns_what_dead_workers_left_to_unknown_once(desk: Desk) -> None:
+    assert not isinstance(desk.journal, UnstoredJournal)
     dead = await opened(desk, calls.intent("dead", lives_s=10))
     alive = await opened(desk, calls.intent("alive", lives_s=100))
     await desk.pass_time(20)

@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from uuid import UUID
@@ -77,6 +77,10 @@ class UnstoredJournal:
             reasoning_tokens=sum(usage.reasoning_tokens for usage in usages),
             cost_usd=_total(costs),
         )
+
+    def outcomes(self) -> Mapping[UUID, CallOutcome]:
+        """Where each call stands."""
+        return {call_id: call.outcome for call_id, call in self._calls.items()}
 
     def _add(self, call: Call) -> None:
         intent = call.intent
