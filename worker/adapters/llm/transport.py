@@ -1,6 +1,7 @@
 """Connections in small pools: one large pool looks at each of its connections for every request."""
 
 import math
+import ssl
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
@@ -25,8 +26,10 @@ class PooledTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, connections_max: int) -> None:
         count = math.ceil(connections_max / POOL_CONNECTIONS_MAX)
+        # Made once: it reads every root certificate there is.
+        tls = httpx2.create_ssl_context(trust_env=False)
         # Sizes differ by one at most.
-        self._pools = [_Pool((connections_max + index) // count) for index in range(count)]
+        self._pools = [_Pool((connections_max + index) // count, tls) for index in range(count)]
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         pool = next((pool for pool in self._pools if pool.in_use < pool.size), self._pools[0])
@@ -52,13 +55,13 @@ class PooledTransport(httpx2.AsyncBaseTransport):
 
 
 class _Pool:
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, tls: ssl.SSLContext) -> None:
         self.size = size
         self.in_use = 0
         limits = httpx2.Limits(
             max_connections=size, max_keepalive_connections=size, keepalive_expiry=KEEPALIVE_EXPIRY_S
         )
-        self.transport = httpx2.AsyncHTTPTransport(limits=limits, trust_env=False)
+        self.transport = httpx2.AsyncHTTPTransport(verify=tls, limits=limits, trust_env=False)
 
     async def handle(self, request: httpx2.Request) -> httpx2.Response:
         self.in_use += 1
