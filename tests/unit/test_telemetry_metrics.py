@@ -5,6 +5,7 @@ import logging
 import re
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 import structlog
@@ -17,6 +18,7 @@ from worker.core.llm import Completion, CompletionUsage, Finish, Stage
 from worker.core.outcome import Outcome, Processed
 from worker.telemetry import METRICS, LineStage, Metric, Reading, Telemetry, one_hot
 from worker.telemetry.metric_list import Kind, Label, Source, Spec, Unit
+from worker.telemetry.metric_page import metric_page
 from worker.telemetry.telemetry import canonical_fields
 
 RECORD = samples.record()
@@ -161,3 +163,10 @@ def test_unevidenced_supports_are_counted_whether_or_not_lines_are_logged() -> N
     assert not structlog.get_logger("worker").is_enabled_for(logging.INFO), "tests log warnings only"
     telemetry.record_settled(RECORD, Processed(Outcome.ATTRIBUTED, settled.answer.key, settled), 1, 0.01)
     assert value_of(telemetry, "attribution_unevidenced_supports_total") == 2
+
+
+def test_the_page_for_people_is_what_the_list_says() -> None:
+    page = Path(__file__).parents[2] / "docs/metrics.md"
+    assert page.read_text(encoding="utf-8") == metric_page(), (
+        "run python -m worker.telemetry.metric_page > docs/metrics.md"
+    )
