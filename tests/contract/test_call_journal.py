@@ -192,15 +192,6 @@ async def test_opening_again_after_a_commit_of_unknown_outcome_changes_nothing(d
     assert await desk.outcomes() == {intent.call_id: CallOutcome.INTENT}
 
 
-async def test_a_response_that_came_after_the_look_is_not_bought_again(desk: Desk) -> None:
-    looked = replace(calls.intent(), responses_known=len(await desk.journal.responses(calls.call_key())))
-    meanwhile = await opened(desk, calls.intent())
-    await desk.journal.close(meanwhile.call_id, calls.complete())
-    assert await desk.journal.open(looked) == 0, "nothing to wait for, but a response to look at"
-    assert await desk.outcomes() == {meanwhile.call_id: CallOutcome.COMPLETE}
-    await opened(desk, replace(looked, responses_known=1))
-
-
 async def test_an_intent_past_its_life_becomes_unknown_when_another_takes_its_place(desk: Desk) -> None:
     first = await opened(desk, calls.intent(lives_s=100))
     await desk.pass_time(101)

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from tests.integration.postgres.cutting_proxy import CuttingProxy
 from tests.support.conditions import until_equal
 from worker.adapters.postgres.budgets import PostgresBudgets, open_budgets
-from worker.adapters.postgres.database import Database, open_database
+from worker.adapters.postgres.database import open_database
 from worker.core.model import TenantId
 from worker.errors import UnavailableError
 from worker.llm_ports import Budgets, BudgetSpentError
@@ -138,18 +138,24 @@ async def test_a_caller_that_leaves_while_it_waits_keeps_nothing(settings: Setti
         assert leases == {"total": (Decimal(1), Decimal(0)), "tenant": (Decimal(1), Decimal(0))}
 
 
-async def test_while_the_database_is_away_calls_within_the_lease_go_on_and_others_wait_for_it(
+async def test_calls_within_the_lease_go_on_while_others_wait_for_the_books(
     settings: Settings, sql: asyncpg.Connection
 ) -> None:
-    impatient = settings.postgres.model_copy(update={"save_timeout_s": 0.2})
-    async with open_database(impatient) as database, open_budgets(database, BUDGETS) as budgets:
+    async with open_database(settings.postgres) as database, open_budgets(database, BUDGETS) as budgets:
         await budgets.reserve(TENANTS[0], Decimal(4))
-        async with HeldUp(sql):
+        async with asyncio.TaskGroup() as tasks, HeldUp(sql) as held_up:
+            large = tasks.create_task(budgets.reserve(TENANTS[0], Decimal(3)))
+            await until_equal(held_up.waiting, 1)
             (await budgets.reserve(TENANTS[0], Decimal("0.2"))).settle(Decimal("0.1"))
-            with pytest.raises(UnavailableError):
-                await budgets.reserve(TENANTS[0], Decimal(3))
-        await budgets.reserve(TENANTS[0], Decimal(3))
-        assert await sql.fetchval(HELD, "total") <= 20
+            assert not large.done()
+        large.result().release()
+
+
+async def test_a_call_beyond_the_lease_is_an_outage_while_the_database_is_away(settings: Settings) -> None:
+    async with open_database(nowhere(settings)) as database, open_budgets(database, BUDGETS) as budgets:
+        with pytest.raises(UnavailableError):
+            await budgets.reserve(TENANTS[0], Decimal(1))
+        assert budgets.leases == {}
 
 
 async def test_leases_long_past_are_swept(settings: Settings, sql: asyncpg.Connection) -> None:
@@ -160,8 +166,12 @@ async def test_leases_long_past_are_swept(settings: Settings, sql: asyncpg.Conne
         assert await sql.fetchval("SELECT string_agg(scope, ' ') FROM budget_leases") == "total"
 
 
+def nowhere(settings: Settings) -> PostgresSettings:
+    """A port that nothing listens on."""
+    return settings.postgres.model_copy(update={"dsn": SecretStr("postgresql://nobody@127.0.0.1:1/none")})
+
+
 async def test_without_a_budget_the_database_is_never_asked(settings: Settings) -> None:
-    nowhere = settings.postgres.model_copy(update={"dsn": SecretStr("postgresql://nobody@127.0.0.1:1/none")})
-    async with open_database(nowhere) as database, open_budgets(database, BudgetSettings()) as budgets:
+    async with open_database(nowhere(settings)) as database, open_budgets(database, BudgetSettings()) as budgets:
         (await budgets.reserve(TENANTS[0], Decimal(10))).settle(Decimal(5))
-    assert isinstance(database, Database)
+        assert budgets.leases == {}
