@@ -9,19 +9,20 @@ import kubernetes_validate
 import pytest
 
 from tests.unit.deploy.files import DEPLOY, MANIFESTS, documents, manifest
-from tests.unit.deploy.settings_named import known_settings, unknown_settings
-from worker.settings import Settings
+from worker.settings import Settings, load_settings
 
 KUBERNETES_VERSIONS = ("1.33", "1.37")
-OF_OTHERS = {"Kustomization", "ScaledObject", "PodMonitor"}
+OF_OTHERS = {"Kustomization", "ScaledObject", "TriggerAuthentication", "PodMonitor"}
 """Kinds that are not Kubernetes' own; their schemas are not packaged."""
 
 RESOURCES = [
     (path, document) for path in MANIFESTS for document in documents(path) if document["kind"] not in OF_OTHERS
 ]
+MOUNTED = "/run/secrets/attribution"
 POD_TEMPLATES = {
-    kind: manifest(kind, name)["spec"]["template"]
-    for kind, name in (("StatefulSet", "attribution-worker"), ("Job", "attribution-migrate"))
+    "StatefulSet": manifest("StatefulSet")["spec"]["template"],
+    "Job": manifest("Job", "attribution-migrate")["spec"]["template"],
+    "CronJob": manifest("CronJob", "attribution-partitions")["spec"]["jobTemplate"]["spec"]["template"],
 }
 
 
@@ -74,34 +75,52 @@ def test_a_pod_runs_without_root_rights_token_or_a_file_system_to_write(kind: st
     )
 
 
-def test_every_setting_is_one_that_the_worker_knows() -> None:
-    named = {name for _, document in RESOURCES for name in document.get("data", document.get("stringData", {}))}
-    named |= {variable["name"] for variable in container().get("env", [])}
-    assert named
-    assert unknown_settings(named) == []
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """What the worker makes of the ConfigMap and of the Secret as in the example; an unknown name would be refused."""
+    for key, value in manifest("Secret")["stringData"].items():
+        (tmp_path / key).write_text(value)
+    for name, value in manifest("ConfigMap")["data"].items():
+        monkeypatch.setenv(name, value.replace(MOUNTED, str(tmp_path)))
+    return load_settings()
 
 
-def test_a_setting_that_is_secret_is_in_no_config_map() -> None:
-    secret = {name for name in known_settings() if re.search("PASSWORD|SECRET|KEY$|DSN", name)}
-    assert {"ATTRIBUTION_POSTGRES__DSN", "ATTRIBUTION_JUDGE__SECRET"} <= secret
-    assert not secret & manifest("ConfigMap")["data"].keys()
+def test_every_setting_is_one_that_the_worker_takes_and_every_file_is_in_the_secret(settings: Settings) -> None:
+    assert settings.kafka.sasl_password is not None
+    assert settings.kafka.ssl_ca_file is not None
+    assert settings.kafka.ssl_ca_file.exists()
+    mounts = {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]}
+    assert mounts == {"secrets": MOUNTED}
+    [volume] = pod("StatefulSet")["volumes"]
+    assert volume["secret"]["secretName"] == manifest("Secret")["metadata"]["name"]
+
+
+def test_no_secret_is_in_the_environment() -> None:
+    assert all("secretRef" not in source for source in container()["envFrom"])
+    for name, value in manifest("ConfigMap")["data"].items():
+        if re.search("PASSWORD|SECRET|KEY|DSN", name):
+            assert name.endswith("_FILE")
+            assert value.startswith(MOUNTED)
+
+
+@pytest.mark.parametrize("kind", ["Job", "CronJob"])
+def test_the_migrations_have_the_owners_address_and_nothing_else(kind: str) -> None:
+    assert container(kind)["args"] == ["migrate"]
+    [variable] = container(kind)["env"]
+    assert variable == {"name": "ATTRIBUTION_POSTGRES__DSN_FILE", "value": f"{MOUNTED}/postgres-dsn"}
+    [volume] = pod(kind)["volumes"]
+    assert volume["secret"]["secretName"] == "attribution-migrate"
+    assert "postgres-dsn" in manifest("Secret", "attribution-migrate")["stringData"]
 
 
 def test_the_example_of_a_secret_holds_no_secret() -> None:
     for document in documents(DEPLOY / "kubernetes/secret.example.yaml"):
         for value in document["stringData"].values():
-            assert "REPLACE" in value or re.fullmatch(r"postgresql://[A-Z]+:PASSWORD@HOST:5432/attribution", value)
+            assert "REPLACE" in value or re.match(r"postgresql://[A-Z]+:PASSWORD@HOST:5432/attribution", value)
 
 
-def settings(monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """What the worker makes of the ConfigMap."""
-    for name, value in manifest("ConfigMap")["data"].items():
-        monkeypatch.setenv(name, value)
-    return Settings()
-
-
-def test_a_pod_is_given_the_time_to_drain_commit_and_publish(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = settings(monkeypatch)
+def test_a_pod_is_given_the_time_to_drain_commit_and_publish(settings: Settings) -> None:
+    given = settings
     drain_s, commit_s = given.shutdown.drain_s, given.kafka.commit_timeout_ms / 1000
     # The last commit may have to wait for one that is on its way.
     needed_s = drain_s + 2 * commit_s + given.outbox.publish_timeout_s
@@ -114,10 +133,8 @@ def test_a_pod_that_comes_back_is_the_same_member_of_the_group() -> None:
     assert manifest("StatefulSet")["spec"]["serviceName"] == manifest("Service")["metadata"]["name"]
 
 
-def test_probes_ask_the_port_that_is_served_and_wait_longer_than_an_answer_takes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    given = settings(monkeypatch).http
+def test_probes_ask_the_port_that_is_served_and_wait_longer_than_an_answer_takes(settings: Settings) -> None:
+    given = settings.http
     [port] = container()["ports"]
     assert port["containerPort"] == given.port
     pages = {kind: container()[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "liveness", "readiness")}
@@ -136,11 +153,11 @@ def test_the_network_lets_in_who_scrapes_and_lets_out_to_what_the_worker_uses() 
     assert set(expression["values"]) == labels
     [let_in] = policy["ingress"]
     assert [port["port"] for port in let_in["ports"]] == [container()["ports"][0]["containerPort"]]
-    assert sorted({port["port"] for rule in policy["egress"] for port in rule["ports"]}) == [53, 443, 5432, 9092]
+    assert sorted({port["port"] for rule in policy["egress"] for port in rule["ports"]}) == [53, 443, 5432, 9093]
 
 
-def test_keda_scales_what_runs_on_the_group_and_topic_that_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = settings(monkeypatch)
+def test_keda_scales_what_runs_on_the_group_and_topic_that_it_reads(settings: Settings) -> None:
+    given = settings
     scaled = manifest("ScaledObject")["spec"]
     target = manifest("StatefulSet")
     assert scaled["scaleTargetRef"] == {
@@ -156,9 +173,9 @@ def test_keda_scales_what_runs_on_the_group_and_topic_that_it_reads(monkeypatch:
     assert int(kafka["lagThreshold"]) >= given.intake.records_max
 
 
-def test_there_are_never_more_workers_than_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_never_more_workers_than_partitions(settings: Settings) -> None:
     scaled = manifest("ScaledObject")["spec"]
-    assert 1 < scaled["minReplicaCount"] <= scaled["maxReplicaCount"] <= settings(monkeypatch).kafka.partitions
+    assert 1 < scaled["minReplicaCount"] <= scaled["maxReplicaCount"] <= settings.kafka.partitions
 
 
 def test_age_scales_before_it_alerts() -> None:
