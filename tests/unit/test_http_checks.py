@@ -104,6 +104,16 @@ class Bench:
         self.clock.now_s += seconds
         await until(lambda: self.consume.state().loop_age_s == 0)
 
+    async def starve(self) -> None:
+        """There is a record to read, and reading gives nothing."""
+        self.stream.silent = True
+        self.broker.append()
+        await until(lambda: any(self.stream.lag().values()))
+        fetches = self.stream.fetches
+        await until(lambda: self.stream.fetches > fetches + 1)
+        self.clock.now_s += 1
+        assert self.consume.state().starved_s == 1
+
     def failing(self, page: str) -> list[str]:
         checks = self.observing.alive() if page == "alive" else self.observing.ready()
         return [check.name for check in checks if not check.holds]
@@ -133,6 +143,29 @@ async def test_a_worker_is_alive_from_the_start_and_ready_once_it_is_in_its_grou
         assert bench.failing("alive") == [], "and nothing to restart"
 
 
+async def test_a_worker_that_drains_is_alive_however_long_its_records_take() -> None:
+    bench = Bench(broker_with(1))
+    async with bench.running():
+        await until(lambda: len(bench.settle.running) == 1)
+        await bench.starve()
+        bench.stop.set()
+        await until(lambda: bench.consume.is_ending)
+        bench.clock.now_s += 4.9 + 10_000
+        assert bench.consume.state().loop_age_s > 10_000
+        assert bench.failing("alive") == []
+
+
+async def test_a_worker_that_may_not_read_does_not_starve() -> None:
+    bench = Bench(broker_with(1))
+    async with bench.running():
+        await until(lambda: len(bench.settle.running) == 1)
+        await bench.starve()
+        bench.waiting = 1
+        await until(lambda: bench.consume.state().paused)
+        await bench.pass_s(10_000)
+        assert bench.failing("alive") == []
+
+
 async def test_a_poll_loop_that_stands_still_is_not_alive() -> None:
     bench = Bench(broker_with(0))
     async with bench.running():
@@ -152,11 +185,7 @@ async def test_a_worker_that_reads_nothing_although_there_are_records_is_not_ali
     bench = Bench(broker_with(3))
     async with bench.running():
         await until(lambda: len(bench.settle.running) == 3)
-        bench.stream.silent = True
-        bench.broker.append()
-        await until(lambda: any(bench.stream.lag().values()))
-        await bench.pass_s(1)
-        await until(lambda: bench.consume.state().starved_s == 0)
+        await bench.starve()
         await bench.pass_s(299)
         assert bench.failing("alive") == []
         await bench.pass_s(10)
@@ -245,7 +274,7 @@ async def test_metrics_tell_where_partitions_records_and_tables_stand() -> None:
     bench = Bench(broker_with(5))
     async with bench.running():
         await until(lambda: len(bench.settle.running) == 5)
-        bench.settle.release((0, 0), (0, 1), (0, 3))
+        bench.settle.release((0, 3), (0, 0), (0, 1))
         await until(lambda: bench.broker.committed == {bench.broker.partitions[0]: 2})
         await bench.observing.look()
         bench.clock.now_s += 4

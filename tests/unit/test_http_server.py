@@ -167,12 +167,14 @@ async def test_a_taken_port_is_told_with_the_settings_that_change_it() -> None:
 
 async def test_a_server_that_ends_closes_what_is_open() -> None:
     async with AsyncExitStack() as server:
-        port = await server.enter_async_context(served())
+        patient = HttpSettings(port=0, request_timeout_s=600)
+        port = await server.enter_async_context(served(settings=patient))
         async with connected(port) as (reader, writer):
             writer.write(b"GET /livez")
             assert (await request(port, "/livez")).status == 200, "the other is open by now"
             await server.aclose()
-            assert await ending(reader)
+            async with asyncio.timeout(10):
+                assert await ending(reader)
     with pytest.raises(ConnectionRefusedError):
         await request(port, "/livez")
 

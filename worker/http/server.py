@@ -34,7 +34,6 @@ class Connection(asyncio.Protocol):
         self._settings = settings
         self._open = open_connections
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
-        self._is_answered = False
         self._transport: asyncio.Transport
         self._deadline: asyncio.TimerHandle
 
@@ -57,8 +56,6 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_answered:
-            return  # whatever follows the first request is not read
         try:
             self._parser.receive_data(data)
             event = self._parser.next_event()
@@ -80,7 +77,6 @@ class Connection(asyncio.Protocol):
             return Page.of_status(HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def _send(self, page: Page, method: str) -> None:
-        self._is_answered = True
         headers = {
             **page.headers,
             "content-type": page.content_type,
