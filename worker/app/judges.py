@@ -9,8 +9,6 @@ from functools import partial
 
 from pydantic import SecretStr
 
-from worker.adapters.llm.open_provider import open_provider
-from worker.adapters.llm.tokens import count_tokens
 from worker.adapters.local_judge import LocalJudge
 from worker.adapters.prices import ListedPrices, refuse_unpriced_budgets
 from worker.adapters.unstored import UnboundedBudgets, UnstoredJournal
@@ -84,6 +82,10 @@ async def _open_llm_judge(
     model: str,
     around: Around,
 ) -> AsyncIterator[LlmJudge]:
+    # Here and not above: the SDKs take seconds of processor time to import, which only an LLM judge is to wait for.
+    from worker.adapters.llm.open_provider import open_provider  # noqa: PLC0415
+    from worker.adapters.llm.tokens import count_tokens  # noqa: PLC0415
+
     prices = ListedPrices(settings.prices)
     _refuse_unpriced(settings, prices, name, model)
     api_key, base_url = _access(settings, name)

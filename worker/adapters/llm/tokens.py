@@ -1,15 +1,19 @@
 """Tokens counted offline by o200k: exact for current OpenAI models, an estimate for all others."""
 
 from functools import cache
+from typing import TYPE_CHECKING
 
-import bpe_openai
+if TYPE_CHECKING:
+    import bpe_openai
 
 PIECE_CHARACTERS = 200_000
 """The tokenizer refuses much longer texts; a cut costs at most one token."""
 
 
 @cache
-def _encoding() -> bpe_openai.Encoding:
+def _encoding() -> "bpe_openai.Encoding":
+    import bpe_openai  # noqa: PLC0415  # it takes a second, which a process that counts no tokens is not to wait for
+
     return bpe_openai.get_encoding("o200k_base")
 
 

@@ -2,9 +2,10 @@
 
 from array import array
 from functools import cache, lru_cache
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-import bpe_openai
+if TYPE_CHECKING:
+    import bpe_openai
 
 TOKEN_BYTES: Final = 4
 PIECE_CHARACTERS: Final = 200_000
@@ -32,7 +33,9 @@ def token_count(packed: bytes) -> int:
 
 
 @cache
-def _encoding() -> bpe_openai.Encoding:
+def _encoding() -> "bpe_openai.Encoding":
+    import bpe_openai  # noqa: PLC0415  # it takes a second, which a process that counts no tokens is not to wait for
+
     return bpe_openai.get_encoding("o200k_base")
 
 
