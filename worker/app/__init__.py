@@ -2,6 +2,7 @@
 
 from worker.adapters.postgres.dead_letter_desk import StoredDeadLetter
 from worker.adapters.postgres.report import QueryResult
+from worker.adapters.postgres.rights import Role
 from worker.app.attributing import open_attributor
 from worker.app.dead_letters import open_dead_letter_desk, replay_dead_letters
 from worker.app.judges import open_judge, unstored_accounts
@@ -22,6 +23,7 @@ from worker.app.running import RunSummary, Worker, ease_garbage_collection, open
 __all__ = [
     "Facts",
     "QueryResult",
+    "Role",
     "RunSummary",
     "StoredDeadLetter",
     "Worker",

@@ -1,8 +1,9 @@
 """What an operator or an auditor asks for: migrations, topics, resuming, auditing, a first look at the tables."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from worker.adapters.kafka import topics
 from worker.adapters.kafka.producer import KafkaPublisher
@@ -11,6 +12,7 @@ from worker.adapters.postgres.audit import Audit
 from worker.adapters.postgres.database import errors_translated, open_database
 from worker.adapters.postgres.migrate import migrate_database
 from worker.adapters.postgres.report import AnswerReport, OwnerTotal, QueryResult, Report, Spend, UngroundedKeyPoint
+from worker.adapters.postgres.rights import Role, grant_rights
 from worker.adapters.postgres.store import open_store
 from worker.app.method import code_version
 from worker.core.records import OutboundMessage
@@ -39,10 +41,12 @@ async def publish(settings: Settings, messages: Sequence[OutboundMessage]) -> No
         await publisher.publish(messages)
 
 
-async def migrate(settings: Settings) -> None:
-    """Bring the database to the newest revision, with its partitions."""
+async def migrate(settings: Settings, roles: Mapping[Role, str] = MappingProxyType({})) -> None:
+    """Bring the database to the newest revision, with its partitions, and give these database roles their rights."""
     with errors_translated():
         await migrate_database(settings.postgres)
+    if roles:
+        await grant_rights(settings.postgres, roles)
 
 
 async def resume(settings: Settings, reason: str) -> None:

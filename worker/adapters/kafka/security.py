@@ -1,11 +1,12 @@
 """Who we are to the broker, and whom we take it for: TLS and SASL, as aiokafka wants them."""
 
+import asyncio
 import ssl
 from pathlib import Path
 
 from aiokafka import errors
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.conn import collect_hosts, create_conn
+from aiokafka.conn import AIOKafkaConnection, collect_hosts
 from aiokafka.helpers import create_ssl_context
 
 from worker.settings import ConfigurationError, KafkaSettings
@@ -17,6 +18,9 @@ NOT_AUTHENTICATED = (
     errors.IllegalSaslStateError,
 )
 """What a broker says to whoever it does not take for a principal."""
+
+GOODBYE_S = 0.5
+"""How long TLS may take to end a connection; one that never began has no end to wait for."""
 
 
 class FileToken(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no types
@@ -86,11 +90,14 @@ async def raise_refusal(settings: KafkaSettings, options: dict[str, object]) -> 
         KafkaError, ssl.SSLError: a broker refuses us, or we refuse it.
     """
     for host, port, _ in collect_hosts(settings.bootstrap_servers, randomize=False):
+        connection = AIOKafkaConnection(host, port, **options)
         try:
-            connection = await create_conn(host, port, **options)
+            await connection.connect()
         except (*NOT_AUTHENTICATED, ssl.SSLError):
             raise
         except (errors.KafkaError, OSError, TimeoutError):
             continue
-        await connection.close()
-        return
+        else:
+            return
+        finally:
+            await asyncio.wait([connection.close()], timeout=GOODBYE_S)

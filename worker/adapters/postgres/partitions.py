@@ -48,6 +48,24 @@ async def ensure_partitions(engine: AsyncEngine, *, ahead_months: int) -> list[s
     return made
 
 
+async def missing_partitions(engine: AsyncEngine, *, ahead_months: int) -> list[str]:
+    """Names of the partitions of this month and the months ahead that do not exist."""
+    async with engine.begin() as connection:
+        current = await _current_month(connection)
+        names = [f"{t.name}_{current.plus(ahead).suffix}" for t in PARTITIONED_BY for ahead in range(ahead_months + 1)]
+        return [name for name in names if not await _exists(connection, name)]
+
+
+async def may_make_partitions(engine: AsyncEngine) -> bool:
+    """Whether we are the owner: nobody else may attach a partition, whatever is granted."""
+    owned = text(
+        "SELECT bool_and(pg_has_role(relowner, 'USAGE')) FROM pg_class WHERE oid = ANY(CAST(:tables AS regclass[]))"
+    )
+    async with engine.begin() as connection:
+        found = await connection.execute(owned, {"tables": [table.name for table in PARTITIONED_BY]})
+        return bool(found.scalar_one())
+
+
 async def drop_expired_partitions(engine: AsyncEngine, *, retention_months: int) -> list[str]:
     """Drop every partition older than `retention_months` whole months before this one; returns their names.
 

@@ -11,12 +11,13 @@ from worker.adapters.postgres.dead_letter_store import PostgresDeadLetterStore
 from worker.adapters.postgres.group_commit import Origin
 from worker.adapters.postgres.journal import PostgresCallJournal, open_call_journal
 from worker.adapters.postgres.outbox_store import PostgresOutboxStore
-from worker.adapters.postgres.partitions import ensure_partitions
+from worker.adapters.postgres.partitions import ensure_partitions, may_make_partitions, missing_partitions
 from worker.adapters.postgres.reuse import PostgresJudgementCache, open_judgement_cache
 from worker.core.model import AnswerKey, Attribution
 from worker.core.records import OutboundMessage, Record
 from worker.ports import DeadLetter, OutboxRow, SaveResult, SetAside, SettledAnswer
 from worker.settings import Settings
+from worker.telemetry import log
 
 
 class PostgresStore:
@@ -58,14 +59,21 @@ class PostgresStore:
     async def ensure_partitions(self) -> list[str]:
         """To be called at start and daily; returns the names of new partitions.
 
+        A role that is not the owner makes none, and says which are missing: their rows go to the default partition,
+        from where the owner's next call moves them.
+
         Raises:
             UnavailableError: the database is down, or the tables stayed locked; try again later, nothing is lost.
-            FatalError: partitions are missing, and the role may not make them.
         """
+        engine, ahead_months = self.database.engine, self.database.settings.partitions_ahead_months
         with errors_translated():
-            return await ensure_partitions(
-                self.database.engine, ahead_months=self.database.settings.partitions_ahead_months
-            )
+            missing = await missing_partitions(engine, ahead_months=ahead_months)
+            if not missing:
+                return []
+            if await may_make_partitions(engine):
+                return await ensure_partitions(engine, ahead_months=ahead_months)
+        log.warning("partitions.missing", names=missing, advice="run `attribution-worker migrate` as the owner")
+        return []
 
 
 @dataclass(frozen=True, slots=True)
