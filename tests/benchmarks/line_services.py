@@ -1,6 +1,7 @@
 """Apache Kafka and PostgreSQL with durable commits, and measured processes on them."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -65,8 +66,9 @@ class Services:
     def measure(self, task: Task, kafka: Mapping[str, object]) -> Result:
         """The task in a process of its own, as a group of its own, on an empty database."""
         with self._databases.migrated() as dsn:
-            # Pages the copy left dirty would be written during the run.
+            # Pages left dirty by the copy, or by filling the topic, would be written during the run.
             asyncio.run(_execute(dsn, "CHECKPOINT"))
+            os.sync()
             overrides = {
                 **task.overrides,
                 "kafka": {**kafka, "group_id": uuid.uuid4().hex},
