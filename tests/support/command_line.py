@@ -75,7 +75,7 @@ def process_left_alone(patch: pytest.MonkeyPatch) -> Iterator[None]:
     thresholds = gc.get_threshold()
     root = logging.getLogger()
     kept, level = list(root.handlers), root.level
-    for module in ("worker.cli", "worker.cli.run", "worker.cli.demo"):
+    for module in ("worker.cli", "worker.cli.run"):
         # By the table of modules: in the package, the command has taken its module's name.
         patch.setattr(sys.modules[module], "configure_logging", lambda _settings: None)
     try:

@@ -63,7 +63,7 @@ app.add_typer(dead_letters, name="dead-letters", rich_help_panel=OPERATE)
 def prepare() -> None:
     # No docstring: it would take the place of the help above.
     configure_logging(LogSettings(level="warning"))
-    # A command says itself what a library failed at; only `run` and `demo`, which work on their own, log that as well.
+    # A command says itself what a library failed at; only `run`, which works on its own, logs that as well.
     logging.basicConfig(handlers=[logging.NullHandler()], force=True)
 
 

@@ -15,7 +15,6 @@ from worker.cli.terminal import console, plain
 from worker.demo.first_run import LOOK_FURTHER, first_run
 from worker.demo.services import BrokerName, is_own_postgres, psql, services
 from worker.settings import Settings, load_settings
-from worker.telemetry import configure_logging
 
 GIVEN_DSN = '"$ATTRIBUTION_POSTGRES__DSN"'
 """As the shell has it already: a given address holds a password that is not ours to print."""
@@ -41,7 +40,6 @@ def demo(
     """
     with Interruptions() as interruptions:
         settings = load_settings()
-        configure_logging(settings.log.model_copy(update={"level": "warning"}))
         serving = False
         try:
             with services(settings, broker, say) as running, interruptions.ignored_afterwards():
