@@ -3,6 +3,7 @@
 #   prerequisites.sh venv PYTHON    the standard library's venv
 #   prerequisites.sh kafka PYTHON   what a real Apache Kafka still needs: Java, and Maven to fetch it
 #   prerequisites.sh promtool       Prometheus' checker of alert rules, into .cache
+#   prerequisites.sh pgbouncer      the pooler that the tests run the worker behind
 # What cannot be installed is said; whoever needed it decides what follows.
 set -euo pipefail
 
