@@ -32,9 +32,9 @@ def demo(
     """Attribute a dozen sample answers end to end: Kafka in, exact credit in PostgreSQL, in one command.
 
     Starts an embedded broker and an embedded PostgreSQL on 127.0.0.1, or uses those that
-    ATTRIBUTION_KAFKA__BOOTSTRAP_SERVERS and ATTRIBUTION_POSTGRES__DSN name; then runs the very worker that `run` runs,
-    with the local judge, until every answer is settled. Whatever was started is gone afterwards, files included, also
-    after Ctrl-C. The local judge counts words: good for a first look, never for paying anyone.
+    ATTRIBUTION_KAFKA__BOOTSTRAP_SERVERS and ATTRIBUTION_POSTGRES__DSN name; then the worker of `attribution-worker run`
+    settles every answer, with the local judge. Whatever was started is gone afterwards, files included, also after
+    Ctrl-C. The local judge counts words: good for a first look, never for paying anyone.
 
     Example: `attribution-worker demo --keep`, and in another terminal the `psql` line that it prints.
     """

