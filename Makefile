@@ -36,6 +36,7 @@ demo: $(VENV)/demo.stamp ## Attribute the sample answers, end to end (BROKER=apa
 test: $(VENV)/dev.stamp check ## Run every check and the whole suite on a real Kafka and a real PostgreSQL
 	@[ -n "$$TEST_KAFKA_BOOTSTRAP" ] || ./deploy/prerequisites.sh kafka $(BIN)/python
 	@./deploy/prerequisites.sh promtool
+	@./deploy/prerequisites.sh pgbouncer
 	@$(BIN)/python -m pytest $(PYTEST_OPTIONS)
 
 check: lint types imports generated ## Lint, types, import contracts, generated files, migrations

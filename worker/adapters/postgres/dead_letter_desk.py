@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import ARRAY, BigInteger, ColumnElement, Update, any_, func, insert, literal, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -192,7 +193,7 @@ class DeadLetterDesk:
         return await self._database.run(work)
 
 
-async def _lock_open(connection: AsyncConnection, dead_letter_id: int) -> Sequence[object] | None:
+async def _lock_open(connection: AsyncConnection, dead_letter_id: int) -> Sequence[Any] | None:
     query = select(TRUNCATED, *BYTES).where(dead_letters.c.dead_letter_id == dead_letter_id, IS_OPEN)
     return (await connection.execute(query.with_for_update())).first()
 
@@ -202,7 +203,7 @@ def _resolution(state: DeadLetterState, note: str) -> Update:
     return update(dead_letters).values(changes)
 
 
-def _stored(row: Sequence[object]) -> StoredDeadLetter:
+def _stored(row: Sequence[Any]) -> StoredDeadLetter:
     values = dict(zip(StoredDeadLetter.__dataclass_fields__, row, strict=True))
     values |= {"reason": DeadLetterReason(values["reason"]), "state": DeadLetterState(values["state"])}
     return StoredDeadLetter(**values)

@@ -1,14 +1,17 @@
 """One connection pool per process, with every timeout set, on the server as well."""
 
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 
 import asyncpg
 from sqlalchemy import NullPool
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from worker.settings import PostgresSettings
+from worker.settings import ConfigurationError, PostgresSettings
 
 APPLICATION_NAME = "attribution-worker"
 FINDERS = 1
@@ -36,12 +39,27 @@ def _milliseconds(seconds: float) -> str:
 
 @asynccontextmanager
 async def open_engine(settings: PostgresSettings) -> AsyncIterator[AsyncEngine]:
-    """An engine whose connections are closed when the context is left; connects on first use."""
+    """An engine whose connections are closed when the context is left; connects on first use.
+
+    Raises:
+        ConfigurationError: a file that the DSN names cannot be read.
+    """
+    _require_files(settings.dsn.get_secret_value())
     engine = _pooled_by_server(settings) if settings.transaction_pooling else _pooled_here(settings)
     try:
         yield engine
     finally:
         await engine.dispose()
+
+
+def _require_files(dsn: str) -> None:
+    """The driver says of a missing certificate what it says of a server that is down."""
+    named = dict(parse_qsl(urlsplit(dsn).query))
+    for name in ("sslrootcert", "sslcert", "sslkey"):
+        try:
+            Path(named.get(name, os.devnull)).read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"postgres.dsn: {name} cannot be read: {error.strerror}") from None
 
 
 def _pooled_here(settings: PostgresSettings) -> AsyncEngine:

@@ -1,5 +1,6 @@
 """What a PostgreSQL error means for the worker: SQLSTATEs sorted by what to do next."""
 
+import ssl
 from enum import Enum, auto
 from typing import assert_never
 
@@ -55,6 +56,7 @@ DRIVER_ERRORS = {
     asyncpg.InvalidCachedStatementError: Failure.TRANSIENT,  # planned before a migration
     asyncpg.TargetServerAttributeNotMatched: Failure.DOWN,  # no primary among the hosts just now
     asyncpg.ClientConfigurationError: Failure.SETUP,
+    ssl.SSLCertVerificationError: Failure.SETUP,
     asyncpg.InternalClientError: Failure.TRANSIENT,  # the server ended the session, and its end is still being read
 }
 
@@ -72,10 +74,18 @@ def classify(error: BaseException) -> Failure:
             return failure
     if sqlstate is not None:
         return SQLSTATES.get(sqlstate) or SQLSTATE_CLASSES.get(sqlstate[:2], Failure.BUG)
+    return _classify_by_words(cause)
+
+
+def _classify_by_words(cause: BaseException) -> Failure:
+    """What the driver says in its own name."""
     if isinstance(cause, asyncpg.InterfaceError):
-        # The driver's own word, for a connection that broke before the statement, and for misuse.
+        # Of a connection that broke before the statement, and of misuse.
         return Failure.TRANSIENT if "closed" in str(cause) else Failure.BUG
-    return Failure.DOWN if isinstance(cause, OSError) else Failure.BUG
+    if isinstance(cause, OSError):
+        # The DSN asks for TLS and the server speaks none; anything else is the network.
+        return Failure.SETUP if "rejected SSL upgrade" in str(cause) else Failure.DOWN
+    return Failure.BUG
 
 
 def translated(error: Exception) -> Exception:

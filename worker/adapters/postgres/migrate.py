@@ -14,6 +14,7 @@ import worker
 from worker.adapters.postgres.database import errors_translated
 from worker.adapters.postgres.engine import open_engine
 from worker.adapters.postgres.partitions import drop_expired_partitions, ensure_partitions
+from worker.errors import FatalError
 from worker.settings import PostgresSettings
 
 MIGRATION_STATEMENT_TIMEOUT_S = 3_600.0
@@ -35,8 +36,11 @@ async def migrate_database(settings: PostgresSettings) -> None:
 
     Raises:
         UnavailableError: the database cannot be reached, or a table stayed locked.
-        FatalError: the role may not do this, or there is no such database.
+        FatalError: the role may not do this, or there is no such database, or a pooler is in between.
     """
+    if settings.transaction_pooling:
+        # The lock that lets one of many migrate belongs to a session, and a pooler hands out transactions.
+        raise FatalError("migrations need the server itself, not a pooler: unset postgres.transaction_pooling")
     patient = settings.model_copy(update={"statement_timeout_s": MIGRATION_STATEMENT_TIMEOUT_S})
     with errors_translated():
         async with open_engine(patient) as engine:
