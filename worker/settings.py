@@ -445,7 +445,8 @@ class Settings(BaseSettings):
         '{"openai/my-model": {"input": "0.25", "output": "2", "cache_read": "0.025", "cache_write": "0.25"}}',
     )
     store_text: TextStorage = Field(
-        TextStorage.FULL, description="full, or hash: key points and quotes are kept as SHA-256 only"
+        TextStorage.FULL,
+        description="full, or hash: key points and quotes are kept as SHA-256 only; dead letters keep their bytes",
     )
 
     @classmethod

@@ -1,6 +1,7 @@
 """The composition root: the one place that names concrete adapters and wires them together."""
 
 from worker.adapters.postgres.dead_letter_desk import StoredDeadLetter
+from worker.adapters.postgres.erasure import Erased
 from worker.adapters.postgres.report import QueryResult
 from worker.adapters.postgres.rights import Role
 from worker.app.attributing import open_attributor
@@ -14,6 +15,7 @@ from worker.app.operations import (
     ensure_topics,
     migrate,
     open_audit,
+    open_erasure,
     publish,
     query,
     resume,
@@ -21,6 +23,7 @@ from worker.app.operations import (
 from worker.app.running import RunSummary, Worker, ease_garbage_collection, open_worker, run_until_stopped
 
 __all__ = [
+    "Erased",
     "Facts",
     "QueryResult",
     "Role",
@@ -38,6 +41,7 @@ __all__ = [
     "open_attributor",
     "open_audit",
     "open_dead_letter_desk",
+    "open_erasure",
     "open_judge",
     "open_worker",
     "override_method",

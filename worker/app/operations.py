@@ -10,6 +10,7 @@ from worker.adapters.kafka.producer import KafkaPublisher
 from worker.adapters.kafka.topics import TopicReport
 from worker.adapters.postgres.audit import Audit
 from worker.adapters.postgres.database import errors_translated, open_database
+from worker.adapters.postgres.erasure import Erasure
 from worker.adapters.postgres.migrate import migrate_database
 from worker.adapters.postgres.report import AnswerReport, OwnerTotal, QueryResult, Report, Spend, UngroundedKeyPoint
 from worker.adapters.postgres.rights import Role, grant_rights
@@ -81,6 +82,13 @@ async def query(settings: Settings, statement: str) -> QueryResult:
     """What this SQL gives; for reading."""
     async with open_database(settings.postgres) as database:
         return await Report(database).query(statement)
+
+
+@asynccontextmanager
+async def open_erasure(settings: Settings) -> AsyncIterator[Erasure]:
+    """Erases texts; for the owner of the tables."""
+    async with open_database(settings.postgres) as database:
+        yield Erasure(database)
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from worker.cli.config import config
 from worker.cli.credit import credit
 from worker.cli.dead_letters import dead_letters
 from worker.cli.demo import demo
+from worker.cli.erase import erase
 from worker.cli.evaluate import evaluate
 from worker.cli.llm_emulator import llm_emulator
 from worker.cli.migrate import migrate
@@ -51,7 +52,7 @@ configuration.""",
 PANELS: Mapping[str, tuple[Callable[..., None], ...]] = {
     FIRST_STEPS: (demo, attribute, credit, evaluate, llm_emulator),
     OPERATE: (migrate, topics, run, resume, config),
-    AUDIT: (verify,),
+    AUDIT: (verify, erase),
 }
 for panel, commands in PANELS.items():
     for command in commands:
