@@ -1,5 +1,6 @@
 """What the Kafka client says, in the worker's errors; and that an error costs no record."""
 
+import ssl
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -36,12 +37,27 @@ def test_what_passes_is_unavailable(said: Exception) -> None:
         raise said
 
 
+def test_tls_that_broke_off_is_an_outage() -> None:
+    with pytest.raises(UnavailableError), translated_errors("asking"):
+        raise ssl_error("UNEXPECTED_EOF_WHILE_READING")
+
+
+def ssl_error(reason: str) -> ssl.SSLError:
+    """As OpenSSL's come: the reason is an attribute of its own."""
+    error = ssl.SSLError(1, reason)
+    error.reason = reason
+    return error
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [
         (errors.TopicAuthorizationFailedError("answers"), "no access: TopicAuthorizationFailedError.*answers"),
         (errors.GroupAuthorizationFailedError("workers"), "no access: GroupAuthorizationFailedError.*workers"),
-        (errors.SaslAuthenticationFailed(), "no access"),
+        (errors.SaslAuthenticationFailed(), r"does not let us in.*kafka\.sasl_password"),
+        (errors.UnsupportedSaslMechanismError(), r"does not let us in.*kafka\.sasl_mechanism"),
+        (ssl_error("CERTIFICATE_VERIFY_FAILED"), r"no TLS with the broker.*kafka\.ssl_ca_file"),
+        (ssl_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), "no TLS with the broker"),
         (errors.OffsetOutOfRangeError({TopicPartition("answers", 3): 17}), "would skip records.*partition=3.*17"),
         (errors.RecordTooLargeError("at 5"), "would skip records"),
         (errors.CorruptRecordException(), "would skip records"),
