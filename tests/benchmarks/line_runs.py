@@ -18,7 +18,7 @@ from worker.core.model import Answer, Attribution, Judgement, JudgeProfile
 from worker.core.records import OutboundMessage, Record
 from worker.ports import SaveResult
 
-RSS_SAMPLES = 20
+MEMORY_SAMPLES = 20
 
 
 class PreparedJudge:
@@ -116,11 +116,16 @@ def _watch_publishing(worker: Worker) -> list[float]:
 
 
 def _watch_memory(judge: PreparedJudge, events: int, result: Result) -> None:
-    process = psutil.Process()
-    distance = max(1, events // RSS_SAMPLES)
+    distance = max(1, events // MEMORY_SAMPLES)
 
     def sample() -> None:
         if judge.judged % distance == 0:
-            result.rss_bytes.append(process.memory_info().rss)
+            result.memory_bytes.append(resident_bytes())
 
     judge.on_judged = sample
+
+
+def resident_bytes() -> int:
+    """What this process holds; pages of libraries, which the kernel takes and gives as it likes, are left out."""
+    memory = psutil.Process().memory_info()
+    return int(memory.rss - getattr(memory, "shared", 0))

@@ -45,7 +45,7 @@ class Result:
     published_s: float = 0.0
     """From the first record's start to the last acknowledgement of a message."""
     cpu_s: float = 0.0
-    rss_bytes: list[int] = field(default_factory=list)
+    memory_bytes: list[int] = field(default_factory=list)
     """After the first twentieth of the events, the second, and so on to the last."""
     latencies_s: list[float] = field(default_factory=list)
     samples: dict[str, int] = field(default_factory=dict)
