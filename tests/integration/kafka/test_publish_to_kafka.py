@@ -97,3 +97,21 @@ async def test_a_publisher_whose_broker_is_gone_stops_all_the_same(
             await asyncio.sleep(0)
             publishing.cancel()
     await asyncio.to_thread(stoppable_kafka.start)
+
+
+@pytest.mark.parametrize("turns", [1, 3, 10, 30])
+async def test_a_publisher_cancelled_while_it_connects_publishes_the_next_time(
+    kafka_broker: Broker, settings_for: SettingsFor, turns: int
+) -> None:
+    """A worker stopped within moments of its first record took half a minute to leave."""
+    settings = settings_for(kafka_broker)
+    topic = await create_topic(kafka_broker, settings.attributions_topic)
+    message = OutboundMessage(topic, b"k", b"v")
+    async with KafkaPublisher(settings) as publisher:
+        async with asyncio.TaskGroup() as tasks:
+            publishing = tasks.create_task(publisher.publish([message]))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            publishing.cancel()
+        async with asyncio.timeout(10):
+            await publisher.publish([message])

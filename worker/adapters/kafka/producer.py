@@ -37,6 +37,10 @@ class KafkaPublisher(AbstractAsyncContextManager["KafkaPublisher"]):
         try:
             with translated_errors("publishing"):
                 await self._publish(messages)
+        except asyncio.CancelledError:
+            # Perhaps while it connected: a client half started takes messages, and never sends them.
+            await self.stop()
+            raise
         except UnavailableError as error:
             unknown = await self._discard_and_name_unknown_topics(messages)
             if unknown:
