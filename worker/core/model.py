@@ -129,7 +129,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ReusedFrom:
-    """Where a copied judgement was made: an answer of the same tenant, judged on the same content by the same method."""
+    """Where a copied judgement was made: an answer of the same tenant and content, judged by the same method."""
 
     answer_id: AnswerId
     revision: int
