@@ -25,6 +25,7 @@ COMMANDS = {
     "run": ["SIGTERM", "--until-drained", "nothing is lost"],
     "resume": ["--reason", "dead_letters"],
     "dead-letters": ["list"],
+    "erase": ["--tenant default --answer-id a-1", "shares and money stay"],
     "config": ["redacted", "config --format env > .env"],
     "verify": ["bit for bit", "2026-01-31", "exit 1"],
 }
