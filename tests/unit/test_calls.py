@@ -409,10 +409,11 @@ async def test_a_spent_total_waits_for_its_window_and_a_tenants_own_sets_its_rec
     assert not desk.leaks()
 
 
+@pytest.mark.parametrize("limits", [dear(tenant_usd=Decimal("0.0025")), dear(total_usd=Decimal("0.0025"))])
 @in_virtual_time
-async def test_a_tenant_whose_money_is_only_set_aside_waits_for_its_calls_in_flight() -> None:
+async def test_where_money_is_only_set_aside_calls_wait_for_those_in_flight(limits: Limits) -> None:
     """Reservations are the most that calls can cost: together they can fill a budget that is hardly spent."""
-    desk = Desk(budget_limits=dear(tenant_usd=Decimal("0.0025")))
+    desk = Desk(budget_limits=limits)
     desk.provider.usage = CompletionUsage(input_tokens=10, output_tokens=1)
     ends = await together(*(desk.calls.completion(request(str(n)), asking(f"a-{n}")) for n in range(40)))
     assert [end.bought for end in ends] == [True] * 40

@@ -18,7 +18,7 @@ from worker.llm_ports import Budgets, BudgetSpentError, Prices, Provider, Reserv
 
 
 class MoneyInUseError(Exception):
-    """The tenant's budget has no room now, but calls in flight set aside more than they will cost."""
+    """The budget has no room now, but this worker's calls in flight set aside more than they will cost."""
 
 
 class Purse:
@@ -69,6 +69,8 @@ class Purse:
             return await self._budgets.reserve(tenant, amount_usd)
         except BudgetSpentError as error:
             match error.scope:
+                case BudgetScope.TOTAL if self._in_flight.total():
+                    raise MoneyInUseError from error
                 case BudgetScope.TOTAL:
                     raise UnavailableError(str(error), retry_after_s=error.resets_in_s) from error
                 case BudgetScope.TENANT if self._in_flight[tenant]:

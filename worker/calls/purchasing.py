@@ -66,7 +66,7 @@ class Failed:
 class Held:
     """Not bought yet; look again after `wait_s` at most.
 
-    Another worker makes the same call, or just ended it, or the tenant's money is set aside for its calls in flight.
+    Another worker makes the same call, or just ended it, or the budget's money is set aside for calls in flight.
     """
 
     wait_s: float

