@@ -46,6 +46,9 @@ QUOTA_WORDS = re.compile(r"credit balance is too low|specified API usage limits"
 """Anthropic says both under a plain 400 invalid_request_error."""
 
 REFUSAL_WORDS = re.compile(r"blocked by content filtering policy")
+TOO_LARGE_WORDS = re.compile(r"Request too large for ")
+"""OpenAI's, under 429, of a request above a whole minute's tokens: waited for, it would be refused for ever."""
+
 CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """What may stand in a message of ours; anything else could be payload."""
 
@@ -120,6 +123,8 @@ def _failure(status: int, codes: frozenset[str], message: str) -> CallFailure:
         return CallFailure.QUOTA
     if codes & REFUSAL_CODES or (status == httpx2.codes.BAD_REQUEST and REFUSAL_WORDS.search(message)):
         return CallFailure.REFUSED
+    if status == httpx2.codes.TOO_MANY_REQUESTS and TOO_LARGE_WORDS.match(message):
+        return CallFailure.REJECTED
     if httpx2.codes.is_redirect(status):
         return CallFailure.DENIED
     return BY_STATUS.get(status, CallFailure.TRANSIENT)

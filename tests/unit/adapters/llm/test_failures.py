@@ -53,6 +53,14 @@ def test_a_status_alone(status: int, expected: CallFailure) -> None:
     assert (problem.failure, problem.status, problem.response_lost) == (expected, status, False)
 
 
+def test_a_request_above_a_whole_minutes_tokens_is_not_waited_for() -> None:
+    """It is refused under the status of a rate limit, and always will be."""
+    told = "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 31000."
+    assert failure(429, code="rate_limit_exceeded", message=told) is CallFailure.REJECTED
+    reached = "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000, Requested 2000."
+    assert failure(429, code="rate_limit_exceeded", message=reached) is CallFailure.THROTTLED
+
+
 def test_an_account_without_money_is_not_a_rate_limit() -> None:
     assert failure(429, code="insufficient_quota") is CallFailure.QUOTA
     assert failure(429, code="rate_limit_exceeded") is CallFailure.THROTTLED
