@@ -103,7 +103,7 @@ async def _open_llm_judge(
             journal=around.accounts.journal,
             budgets=around.accounts.budgets,
             prices=prices,
-            settings=settings.llm,
+            settings=settings.llm.model_copy(update={"token_margin": _token_margin(settings, name)}),
             count_tokens=count_tokens,
             telemetry=around.telemetry,
         )
@@ -112,7 +112,7 @@ async def _open_llm_judge(
             calls=calls,
             journal=around.accounts.journal,
             method=method,
-            limits=_model_limits(settings),
+            limits=_model_limits(settings, name),
             secret=around.secret,
             attempts_max=settings.settle.attempts_max,
             count_tokens=count_tokens,
@@ -147,11 +147,17 @@ def _limiter(settings: Settings, name: JudgeName, model: str, telemetry: Telemet
     return made
 
 
-def _model_limits(settings: Settings) -> ModelLimits:
+def _token_margin(settings: Settings, name: JudgeName) -> float:
+    """None for OpenAI's own models, which count as we do: it would leave as much of their limits unused."""
+    llm = settings.llm
+    return 1.0 if name is JudgeName.OPENAI and llm.openai_base_url is None else llm.token_margin
+
+
+def _model_limits(settings: Settings, name: JudgeName) -> ModelLimits:
     """In o200k tokens: a margin is left for models that count more of them."""
     llm = settings.llm
     return ModelLimits(
-        input_tokens_max=int(llm.input_tokens_max / llm.token_margin),
+        input_tokens_max=int(llm.input_tokens_max / _token_margin(settings, name)),
         output_tokens_max=llm.output_tokens_max,
         reasoning_tokens_max=llm.reasoning_tokens_max,
     )
