@@ -156,7 +156,7 @@ class PostgresSettings(Section):
         SecretStr("postgresql://127.0.0.1:5432/attribution"),
         description="postgresql://user:password@host:port/database; TLS: ?sslmode=verify-full&sslrootcert=FILE",
     )
-    writers: int = Field(2, ge=1, description="group commits in flight at once")
+    writers: int = Field(1, ge=1, description="group commits in flight at once; a second one makes smaller groups")
     save_batch_max: int = Field(128, ge=1, description="saves coalesced into one transaction")
     save_timeout_s: float = Field(30.0, gt=0, description="one group commit, whatever its records' deadlines")
     connect_timeout_s: float = Field(10.0, gt=0, description="one connection attempt, or a wait for the pool")

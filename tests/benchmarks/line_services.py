@@ -72,7 +72,7 @@ class Services:
             overrides = {
                 **task.overrides,
                 "kafka": {**kafka, "group_id": uuid.uuid4().hex},
-                "postgres": {"dsn": dsn},
+                "postgres": {**task.overrides.get("postgres", {}), "dsn": dsn},
                 "log": {"format": "json"},
             }
             result = Result.decode(_output_of(replace(task, overrides=overrides)))
