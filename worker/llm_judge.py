@@ -5,7 +5,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TypeAlias, assert_never
+from typing import assert_never
 from uuid import UUID
 
 from schemas.dead_letter import DeadLetterReason
@@ -27,8 +27,13 @@ UNFINISHED_MAX = 10_000
 """Answers whose place in the order is remembered; more than are ever in flight."""
 
 
-End: TypeAlias = tuple[CompletionRequest, Completed | WorkerError]
-"""What became of a request."""
+@dataclass(frozen=True, slots=True)
+class End:
+    """What became of a request."""
+
+    request: CompletionRequest
+    fingerprint: str
+    came: Completed | WorkerError
 
 
 class LlmJudge:
@@ -120,11 +125,11 @@ class LlmJudge:
         while (outcome := judging.outcome) is None:
             ends = await self._all(judging.requests_to_send(), asking, tried)
             # In the order of the requests: what a conversation comes to must not hang on which reply came first.
-            for request, end in ends:
-                if isinstance(end, Completed):
-                    judging.accept(request, end.completion)
-                    call_ids[fingerprint(request)] = end.call_id
-                    bought = bought or end.bought
+            for end in ends:
+                if isinstance(end.came, Completed):
+                    judging.accept(end.request, end.came.completion)
+                    call_ids[end.fingerprint] = end.came.call_id
+                    bought = bought or end.came.bought
             _raise_gravest(judging, ends)
         self._telemetry.judged(scrubbed=judging.scrubbed, ignored=sum(judging.ignored.values()))
         return Attempt(outcome, bought, call_ids)
@@ -139,15 +144,16 @@ class LlmJudge:
         """
 
         async def one(request: CompletionRequest) -> End:
+            identity = fingerprint(request)
             try:
                 completed = await self._calls.completion(
-                    request, asking, tried=tried.get(fingerprint(request), frozenset())
+                    request, asking, tried=tried.get(identity, frozenset()), request_fingerprint=identity
                 )
             except WorkerError as error:
                 asking.is_lost |= isinstance(error, PermanentError | FatalError)
-                return request, error
+                return End(request, identity, error)
             asking.is_lost |= completed.completion.finish is Finish.REFUSED
-            return request, completed
+            return End(request, identity, completed)
 
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(one(request)) for request in requests]
@@ -187,7 +193,7 @@ class Admissions:
 
 def _raise_gravest(judging: Judging, ends: Sequence[End]) -> None:
     """Of the failed calls; unless a reply has ended the judging, which no call can change any more."""
-    errors = [end for _, end in ends if isinstance(end, WorkerError)]
+    errors = [end.came for end in ends if isinstance(end.came, WorkerError)]
     if errors and judging.outcome is None:
         raise min(errors, key=_gravity)
 

@@ -16,6 +16,7 @@ from worker.calls import call_key_of
 from worker.calls.failing import REFUSED_S_MAX
 from worker.calls.purchasing import CLOSING_S, GRACE_S
 from worker.calls.recording import OPENING_S_MAX
+from worker.core.asking import fingerprint
 from worker.core.budget import Limits
 from worker.core.calls import CallFailure
 from worker.core.charging import Dimension
@@ -93,16 +94,17 @@ def test_a_call_key_tells_provider_model_and_everything_that_is_asked() -> None:
     provider = FakeProvider.__new__(FakeProvider)
     other = FakeProvider.__new__(FakeProvider)
     other.model = "another"
-    keys = {
-        call_key_of(provider, request()),
-        call_key_of(other, request()),
-        call_key_of(provider, request("two")),
-        call_key_of(provider, replace(request(), output_tokens_max=101)),
-        call_key_of(provider, replace(request(), schema={"type": "object"})),
-        call_key_of(provider, replace(request(), instructions="others")),
-    }
+    asked = fingerprint(request())
+    others = [
+        request("two"),
+        replace(request(), output_tokens_max=101),
+        replace(request(), schema={"type": "object"}),
+        replace(request(), instructions="others"),
+    ]
+    keys = {call_key_of(provider, asked), call_key_of(other, asked)}
+    keys |= {call_key_of(provider, fingerprint(given)) for given in others}
     assert len(keys) == 6
-    assert call_key_of(provider, request()) in keys
+    assert call_key_of(provider, fingerprint(request())) in keys
 
 
 # What a failure means

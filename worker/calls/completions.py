@@ -13,6 +13,7 @@ from worker.calls.asking import Asking
 from worker.calls.failing import Failures
 from worker.calls.purchasing import Bought, Failed, Held, Purchasing
 from worker.calls.sizing import call_key_of
+from worker.core.asking import fingerprint
 from worker.core.calls import CallProblem
 from worker.core.llm import Completion, CompletionRequest
 from worker.limiter import Limiter
@@ -80,9 +81,16 @@ class Calls:
         )
 
     async def completion(
-        self, request: CompletionRequest, asking: Asking, *, tried: Collection[UUID] = frozenset()
+        self,
+        request: CompletionRequest,
+        asking: Asking,
+        *,
+        tried: Collection[UUID] = frozenset(),
+        request_fingerprint: str | None = None,
     ) -> Completed:
         """The oldest response on record to this request that is not among those `tried`; else one bought now.
+
+        `request_fingerprint` spares taking it again: of a request with all its sources that is the dearest step here.
 
         Raises:
             UnavailableError: the provider (ProviderDownError), the total budget or the database must be waited for.
@@ -91,7 +99,7 @@ class Calls:
             NotWantedError: its answer was lost while it stood in line.
             FatalError: the provider does not know us.
         """
-        call_key = call_key_of(self._provider, request)
+        call_key = call_key_of(self._provider, request_fingerprint or fingerprint(request))
         failures = Failures(self._transient_failures_max)
         while True:
             responses = await self._journal.responses(call_key)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-from worker.core.asking import fingerprint
 from worker.core.charging import Estimate
 from worker.core.llm import CompletionRequest
 from worker.llm_ports import Provider
@@ -33,10 +32,10 @@ class Sizing:
         return Estimate(math.ceil(counted * self._token_margin), request.output_tokens_max)
 
 
-def call_key_of(provider: Provider, request: CompletionRequest) -> bytes:
-    """SHA-256 over provider, model and the whole neutral request.
+def call_key_of(provider: Provider, request_fingerprint: str) -> bytes:
+    """SHA-256 over provider, model and the whole neutral request, by its fingerprint.
 
     The same at every redelivery, also after a parameter downgrade or an SDK's upgrade changed the body on the wire.
     """
-    asked = "\n".join((provider.name, provider.model, fingerprint(request)))
+    asked = f"{provider.name}\n{provider.model}\n{request_fingerprint}"
     return hashlib.sha256(asked.encode()).digest()
