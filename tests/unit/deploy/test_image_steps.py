@@ -124,4 +124,4 @@ def test_nothing_of_a_first_run_of_tests_or_of_building_is_in_the_image(image: P
 
 def test_byte_code_is_there_already_for_a_read_only_file_system_takes_none(image: Path) -> None:
     [package] = (image / "opt/attribution-worker").glob("lib/python*/site-packages/worker")
-    assert list(package.glob("__pycache__/settings.*.pyc"))
+    assert list(package.glob("settings/__pycache__/configuration.*.pyc"))
