@@ -12,19 +12,20 @@ def apportion(total_units: int, numerators: Sequence[int]) -> tuple[int, ...]:
     Raises:
         ValueError: a negative total or numerator.
     """
-    whole = sum(numerators)
     if total_units < 0 or (numerators and min(numerators) < 0):
         raise ValueError("only a total and numerators of at least 0 can be apportioned")
+    return apportion_whole(total_units, numerators, sum(numerators))
+
+
+def apportion_whole(total_units: int, numerators: Sequence[int], whole: int) -> tuple[int, ...]:
+    """`apportion`, for a caller that knows its numbers to be sound and their sum, `whole`."""
     if whole == 0:
         return (0,) * len(numerators)
-    parts = []
-    remainders = []
-    for numerator in numerators:
-        quotient, remainder = divmod(total_units * numerator, whole)
-        parts.append(quotient)
-        remainders.append(remainder)
+    quotas = [divmod(total_units * numerator, whole) for numerator in numerators]
+    parts = [quotient for quotient, _ in quotas]
     missing = total_units - sum(parts)
     if missing:
+        remainders = [remainder for _, remainder in quotas]
         # Python's sort is stable, also in reverse: equal remainders stay in order of position.
         for position in sorted(range(len(parts)), key=remainders.__getitem__, reverse=True)[:missing]:
             parts[position] += 1

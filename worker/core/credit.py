@@ -7,14 +7,13 @@ that r of them reach; grouping by owner shares it among owners first, then among
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 from math import gcd, lcm
 from operator import itemgetter
 from typing import NamedTuple
 
-from worker.core.apportion import apportion, apportion_bounded
+from worker.core.apportion import apportion_bounded, apportion_whole
 from worker.core.model import SUPPORT_SCALE, UNIT_SCALE
 from worker.core.policy import MAX, Grouping, Policy, PolicyName
 from worker.core.supports import Matrix, checked_matrix
@@ -35,8 +34,7 @@ class ExactCredit(NamedTuple):
     denominator: int
 
 
-@dataclass(frozen=True, slots=True)
-class Credit:
+class Credit(NamedTuple):
     """What each source earned, in units of 10⁻¹².
 
     Σ credit_units = utility_units; Σ share_units = 10¹², or 0 when nothing is supported;
@@ -79,9 +77,10 @@ def compute_credit(
         if credit is not None:
             return credit
     numerators, denominator = _exact_credit(matrix, owners if grouping is Grouping.OWNER else None, policy)
-    utility_units = sum(numerators) * UNIT_SCALE // denominator
-    share_units = apportion(UNIT_SCALE, numerators)
-    credit_units = share_units if utility_units == UNIT_SCALE else apportion(utility_units, numerators)
+    whole = sum(numerators)
+    utility_units = whole * UNIT_SCALE // denominator
+    share_units = apportion_whole(UNIT_SCALE, numerators, whole)
+    credit_units = share_units if utility_units == UNIT_SCALE else apportion_whole(utility_units, numerators, whole)
     return Credit(utility_units, UNIT_SCALE - utility_units, credit_units, share_units)
 
 
