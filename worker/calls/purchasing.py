@@ -160,7 +160,7 @@ class Purchasing:
                 sending.reservation.settle(None)
             self._telemetry.call_failed(self._provider.name, self._provider.model, error.problem)
             return Failed(self._failed(error.problem, started_s), error.problem)
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             # It may be served and billed all the same; its response cannot arrive any more.
             sending.reservation.settle(None)
             lost = CallProblem(CallFailure.TRANSIENT, "cancelled in flight", response_lost=True)
