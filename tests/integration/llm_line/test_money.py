@@ -45,6 +45,8 @@ async def test_two_workers_never_spend_more_than_the_budget_and_then_wait(
             OPENAI,
             emulator,
             budgets={"total_usd_per_day": str(budget)},
+            # Records that wait for a budget finish no drain.
+            kafka={"rebalance_drain_ms": 100},
             shutdown={"drain_s": 0.1},
         )
         await ensure_topics(settings)
