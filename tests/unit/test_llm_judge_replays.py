@@ -40,8 +40,11 @@ class CallsOfABrokenModel:
         """How often the request that fails was bought; the one before it is good for one repair, and is bought once."""
         return max(map(len, self.on_record.values()))
 
-    async def completion(self, request: CompletionRequest, asking: Asking, *, tried: Collection[UUID]) -> Completed:
-        known = self.on_record.setdefault(fingerprint(request), [])
+    async def completion(
+        self, request: CompletionRequest, asking: Asking, *, tried: Collection[UUID], request_fingerprint: str
+    ) -> Completed:
+        assert request_fingerprint == fingerprint(request)
+        known = self.on_record.setdefault(request_fingerprint, [])
         for call_id in known:
             if call_id not in tried:
                 return Completed(UNREADABLE, call_id, bought=False)
