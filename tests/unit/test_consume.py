@@ -52,6 +52,7 @@ async def consuming(
     bytes_max: int = 2**20,
     drain_s: float = 5.0,
     intake_open: Callable[[], bool] = lambda: True,
+    outage_probe_s: float = 1_000.0,
     until_drained: bool = False,
     fails: bool = False,
     **kafka: object,
@@ -62,7 +63,7 @@ async def consuming(
     consume = Consume(
         stream=stream,
         settle=settle,
-        intake=IntakeSettings(records_max=records_max, bytes_max=bytes_max),
+        intake=IntakeSettings(records_max=records_max, bytes_max=bytes_max, outage_probe_s=outage_probe_s),
         kafka=KafkaSettings.model_validate(FAST | kafka),
         drain_s=drain_s,
         intake_open=intake_open,
@@ -198,6 +199,35 @@ async def test_closed_intake_starts_nothing_that_waits() -> None:
 
         is_open = True
         await until(lambda: (0, 2) in running.settle.started)
+
+
+async def test_a_long_outage_lets_one_record_in_now_and_then_so_that_a_lone_culprit_is_found() -> None:
+    """A record whose own request always fails must not keep intake closed by itself for ever."""
+    is_open = True
+    broker = broker_with(1)
+    async with consuming(broker, intake_open=lambda: is_open, outage_probe_s=0.05) as running:
+        await until(lambda: running.settle.started == [(0, 0)])
+        is_open = False
+        for _ in range(3):
+            broker.append(0)
+        await broker.announce()
+        await until(lambda: running.settle.started == [(0, 0), (0, 1)])
+        fetches = running.stream.fetches_while_paused
+        await until(lambda: running.stream.fetches_while_paused > fetches, timeout_s=10)
+        await until(lambda: running.settle.started == [(0, 0), (0, 1), (0, 2)])
+
+
+async def test_a_probe_takes_what_waits_before_it_reads() -> None:
+    is_open = True
+    async with consuming(
+        broker_of_large_records(6), bytes_max=TWO_LARGE_RECORDS, intake_open=lambda: is_open, outage_probe_s=0.05
+    ) as running:
+        await until(lambda: running.consume.state().records_waiting == 4)
+        is_open = False
+        fetched = running.consume.state().records_fetched
+        running.settle.release((0, 0))
+        await until(lambda: running.settle.started == [(0, 0), (0, 1), (0, 2)])
+        assert running.consume.state().records_fetched == fetched
 
 
 async def test_a_rebalance_during_closed_intake_leaves_the_new_partitions_paused() -> None:

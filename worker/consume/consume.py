@@ -19,7 +19,7 @@ class Consume:
     """Runs the records of a stream through `settle`, and commits what has its outcome. One `run` per object.
 
     `settle` returns when the record's offset is safe to commit. Whatever it raises stops the worker with that offset
-    uncommitted. While `intake_open` is false no further record is started or fetched, and polling goes on.
+    uncommitted. While `intake_open` is false polling goes on, and one record every `intake.outage_probe_s` is started.
     """
 
     def __init__(
@@ -40,6 +40,8 @@ class Consume:
         self._intake_open = intake_open
         self._monotonic = monotonic
         self._intake = Intake(records_max=intake.records_max, bytes_max=intake.bytes_max)
+        self._outage_probe_s = intake.outage_probe_s
+        self._closed_since_s: float | None = None
         self._offsets = OffsetTracker()
         self._reader = Reader(stream, kafka, monotonic)
         self._commits = Commits(stream, self._offsets, interval_ms=kafka.commit_interval_ms)
@@ -141,14 +143,39 @@ class Consume:
         while True:
             self._reader.turned()
             if await self._await_records(self._has_room, self._kafka.poll_timeout_ms / 1000):
+                self._closed_since_s = None
                 self._start_waiting()
                 records = await self._reader.read(self._intake.records_wanted)
                 self._accept(records)
                 if until_drained and not records and await self._everything_committed():
                     self._ending.set()
                     return
+            elif self._outage_probe_is_due():
+                await self._let_one_in()
             elif self._reader.must_poll or not self._intake_open():
                 self._accept(await self._reader.poll_paused())
+
+    def _outage_probe_is_due(self) -> bool:
+        if self._intake_open():
+            self._closed_since_s = None
+            return False
+        now_s = self._monotonic()
+        if self._closed_since_s is None:
+            self._closed_since_s = now_s
+        if now_s - self._closed_since_s < self._outage_probe_s:
+            return False
+        self._closed_since_s = now_s
+        return True
+
+    async def _let_one_in(self) -> None:
+        """One record although intake is closed.
+
+        Where a single record's own request keeps failing, nothing else could ever show that the provider is well.
+        """
+        if not self._intake.records_waiting and self._intake.records_wanted:
+            self._accept(await self._reader.read(1))
+        if (fetched := self._intake.take()) is not None:
+            self._run_beside(fetched)
 
     def _has_room(self) -> bool:
         return self._intake_open() and self._intake.records_wanted > 0
@@ -176,9 +203,12 @@ class Consume:
 
     def _start_waiting(self) -> None:
         while not self._ending.is_set() and self._intake_open() and (fetched := self._intake.take()) is not None:
-            task = self._tasks.create_task(self._settle_one(fetched))
-            self._settling.add(task)
-            task.add_done_callback(self._settling.discard)
+            self._run_beside(fetched)
+
+    def _run_beside(self, fetched: FetchedRecord) -> None:
+        task = self._tasks.create_task(self._settle_one(fetched))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
 
     async def _settle_one(self, fetched: FetchedRecord) -> None:
         try:

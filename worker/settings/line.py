@@ -11,6 +11,9 @@ class IntakeSettings(Section):
     records_max: int = Field(200, ge=1, description="records fetched and not yet settled")
     bytes_max: int = Field(64 * 2**20, ge=1_024, description="bytes of those records")
     event_bytes_max: int = Field(2**20, ge=64, description="a larger event is a dead letter: too_large")
+    outage_probe_s: float = Field(
+        30.0, gt=0, description="in an outage one more record is let in this often: it may show that all is well"
+    )
     sources_max: int = Field(500, ge=1, le=500, description="an event with more is a dead letter: invalid_event")
 
 
