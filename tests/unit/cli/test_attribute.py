@@ -58,7 +58,7 @@ def test_a_json_line_has_what_is_promised_and_numbers_that_agree(run: RunHere) -
     assert line["usage"]["cost_usd"] == "0"
     fields = {"source_id", "owner_id", "credit_units", "share_units", "credit", "share"}
     assert all(set(source) == fields for source in line["sources"])
-    # ALGORITHM: the layer up to 0.5 is shared by the two that reach it, the rest is the other's alone.
+    # The layer up to 0.5 is shared by the two that reach it, the rest is the other's alone.
     assert [(source["credit"], source["share"]) for source in line["sources"]] == [(0.25, 0.25), (0.75, 0.75), (0, 0)]
     assert sum(source["share_units"] for source in line["sources"]) == 10**12
     assert line["method"]["policy"] == "max"

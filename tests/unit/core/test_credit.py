@@ -1,4 +1,4 @@
-"""Worked values of ALGORITHM, what is defined at the edges, and what is refused."""
+"""Worked values, what is defined at the edges, and what is refused."""
 
 import json
 from fractions import Fraction
