@@ -1,4 +1,4 @@
-"""The laws of exact credit: production against brute force over all coalitions, in exact fractions. Equal, never close."""
+"""The laws of exact credit: production against brute force over all coalitions, in fractions. Equal, never close."""
 
 import itertools
 from dataclasses import dataclass
