@@ -39,11 +39,18 @@ async def worker_process(settings: Settings) -> AsyncIterator[asyncio.subprocess
         await process.wait()
 
 
+CLAIMS = "SELECT count(*) FROM llm_call_claims"
+
+
 async def test_a_worker_killed_in_mid_run_buys_again_what_was_in_flight_and_nothing_else(
     kafka_broker: Broker, postgres_dsn: str, topics_prefix: str, dialect: Dialect
 ) -> None:
     answers = llm_lines.answers(40)
-    async with LlmEmulator(EmulatorOptions(latency_s=Fixed(0.02))) as emulator:
+
+    async def some_are_settled() -> bool:
+        return bool(await lines.value(postgres_dsn, SETTLED))
+
+    async with LlmEmulator(EmulatorOptions(latency_s=Fixed(0.05))) as emulator:
         settings = llm_lines.settings_of(
             kafka_broker,
             postgres_dsn,
@@ -58,8 +65,11 @@ async def test_a_worker_killed_in_mid_run_buys_again_what_was_in_flight_and_noth
         await ensure_topics(settings)
         await produce(kafka_broker, settings.kafka.answers_topic, lines.events(answers))
         async with worker_process(settings) as worker:
-            await until(lambda: len(emulator.bill.lines) >= 30, timeout_s=60)
+            await until_equal(some_are_settled, expected=True, timeout_s=60)
             emulator.hold()
+            # What was delivered before the hold is journaled by now: only calls without a response have a claim.
+            await until_equal(lambda: lines.value(postgres_dsn, CLAIMS), 8, timeout_s=60)
+            # And each of them has reached the provider.
             await until(lambda: emulator.in_flight == 8, timeout_s=60)
             worker.kill()
             await worker.wait()
