@@ -50,6 +50,14 @@ async def test_a_worker_killed_in_mid_run_buys_again_what_was_in_flight_and_noth
     async def some_are_settled() -> bool:
         return bool(await lines.value(postgres_dsn, SETTLED))
 
+    looks: list[tuple[int, int, int]] = []
+
+    async def nothing_moves() -> bool:
+        """Held long enough that every response is journaled, and each call that has none has reached the provider."""
+        looks.append((emulator.in_flight, await lines.value(postgres_dsn, CLAIMS), len(emulator.bill.lines)))
+        last = set(looks[-15:])
+        return len(looks) >= 15 and len(last) == 1 and looks[-1][:2] == (8, 8)
+
     async with LlmEmulator(EmulatorOptions(latency_s=Fixed(0.05))) as emulator:
         settings = llm_lines.settings_of(
             kafka_broker,
@@ -67,10 +75,7 @@ async def test_a_worker_killed_in_mid_run_buys_again_what_was_in_flight_and_noth
         async with worker_process(settings) as worker:
             await until_equal(some_are_settled, expected=True, timeout_s=60)
             emulator.hold()
-            # What was delivered before the hold is journaled by now: only calls without a response have a claim.
-            await until_equal(lambda: lines.value(postgres_dsn, CLAIMS), 8, timeout_s=60)
-            # And each of them has reached the provider.
-            await until(lambda: emulator.in_flight == 8, timeout_s=60)
+            await until_equal(nothing_moves, expected=True, timeout_s=60)
             worker.kill()
             await worker.wait()
         in_flight = [line.client_request_id or "" for line in emulator.bill.lines[-8:]]
