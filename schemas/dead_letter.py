@@ -12,6 +12,8 @@ DETAIL_CHARACTERS_MAX: Final = 2_000
 
 HEADER_PREFIX: Final = "dlq_"
 
+RecordHeaders = tuple[tuple[str, bytes | None], ...]
+
 
 class DeadLetterReason(StrEnum):
     """A closed set: every dead letter has exactly one of these."""
@@ -60,7 +62,7 @@ class DeadLetterHeaders(BaseModel):
         return tuple((HEADER_PREFIX + name, _text(value).encode()) for name, value in fields.items())
 
     @classmethod
-    def split(cls, headers: tuple[tuple[str, bytes], ...]) -> tuple[tuple[tuple[str, bytes], ...], Self]:
+    def split(cls, headers: RecordHeaders) -> tuple[RecordHeaders, Self]:
         """The record's own headers, and the last block of added ones.
 
         Raises:
@@ -71,7 +73,7 @@ class DeadLetterHeaders(BaseModel):
         if not starts:
             raise ValueError(f"not a dead letter: it has no header {first_name}")
         own, block = headers[: starts[-1]], headers[starts[-1] :]
-        added = {name: value.decode() for name, value in block if name.startswith(HEADER_PREFIX)}
+        added = {name: (value or b"").decode() for name, value in block if name.startswith(HEADER_PREFIX)}
         # Whatever carried the record further may have added headers of its own behind ours.
         own += tuple(header for header in block if not header[0].startswith(HEADER_PREFIX))
         return own, cls.model_validate_strings({name.removeprefix(HEADER_PREFIX): text for name, text in added.items()})

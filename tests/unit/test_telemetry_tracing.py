@@ -13,8 +13,7 @@ from tests.fakes.judge import FakeJudge
 from tests.fakes.store import FakeStore
 from tests.support import samples
 from worker.app.announcing import build_announcement, build_dead_letter_message
-from worker.app.method import build_credit, build_decoder, build_retry_policy
-from worker.codec import read_answer_key
+from worker.app.method import build_credit, build_decoder, build_identify, build_retry_policy
 from worker.core.calls import CallFailure, CallProblem
 from worker.core.llm import Completion, CompletionRequest, CompletionUsage, Finish, Stage
 from worker.core.outcome import Outcome
@@ -28,7 +27,8 @@ from worker.telemetry import Telemetry, Tracing
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PRODUCER_SPAN_ID = "00f067aa0ba902b7"
-PRODUCED_UNDER: Headers = (("traceparent", f"00-{TRACE_ID}-{PRODUCER_SPAN_ID}-01".encode()),)
+PRODUCER = f"00-{TRACE_ID}-{PRODUCER_SPAN_ID}-01"
+PRODUCED_UNDER: Headers = (("traceparent", PRODUCER.encode()),)
 REQUEST = CompletionRequest(Stage.SCORE, "rules", "a secret source", "a secret question", "verdict", {}, 1_500)
 COMPLETION = Completion(Finish.COMPLETE, "{}", CompletionUsage(100, 20, 300, 40, 5), raw="{}")
 
@@ -58,7 +58,7 @@ class Recorded:
             process=process,
             dead_letters=self.store,
             encode_dead_letter=build_dead_letter_message(settings),
-            read_answer_key=read_answer_key,
+            identify=build_identify(settings),
             on_stored=lambda: None,
             policy=build_retry_policy(settings),
             outages=Outages(),
@@ -122,7 +122,7 @@ async def test_without_a_recorder_the_answers_own_traceparent_goes_out() -> None
     recorded = Recorded()
     recorded.tracing.is_recording = False
     await recorded.settle(record())
-    assert published_traceparent(recorded) == PRODUCED_UNDER[0][1].decode()
+    assert published_traceparent(recorded) == PRODUCER
     assert recorded.spans == {}
 
 
@@ -142,7 +142,7 @@ async def test_a_dead_letter_is_a_span_with_its_reason_and_keeps_its_own_headers
     assert span.attributes is not None
     assert span.attributes["attribution.outcome"] == "dead_letter"
     assert span.attributes["attribution.dead_letter_reason"] in {reason.value for reason in DeadLetterReason}
-    assert published_traceparent(recorded) == PRODUCED_UNDER[0][1].decode()
+    assert published_traceparent(recorded) == PRODUCER
 
 
 async def test_what_an_exception_says_is_not_recorded_only_what_it_is() -> None:

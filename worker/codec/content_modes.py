@@ -46,7 +46,7 @@ def content_mode(headers: Mapping[str, bytes], value: bytes) -> ContentMode:
 
 
 def headers_by_name(headers: Headers) -> dict[str, bytes]:
-    """Headers by lower-case name.
+    """Headers by lower-case name; one without a value says nothing.
 
     Raises:
         PermanentError: one that decides how the event is read is given twice.
@@ -57,7 +57,8 @@ def headers_by_name(headers: Headers) -> dict[str, bytes]:
         if lower in by_name and (lower.startswith(ATTRIBUTE_PREFIX) or lower == "content-type"):
             label = lower if lower.isascii() and lower.isidentifier() else "a ce_ header"
             raise invalid_event(label, "the header is given twice")
-        by_name[lower] = value
+        if value is not None:
+            by_name[lower] = value
     return by_name
 
 

@@ -74,7 +74,7 @@ def _kept_headers(headers: Headers) -> Headers:
     """The first headers that fit; one alone may be as large as a record."""
     kept, left_bytes = [], KEPT_BYTES_MAX
     for name, value in headers:
-        left_bytes -= len(name.encode()) + len(value)
+        left_bytes -= len(name.encode()) + len(value or b"")
         if left_bytes < 0:
             break
         kept.append((name, value))

@@ -12,7 +12,7 @@ REPLAYS_MAX: Final = 100
 def replays_of(headers: Headers) -> int:
     """0 for a record as its producer sent it, and for a header that no replay of ours wrote."""
     told = [value for name, value in headers if name == REPLAY_HEADER]
-    text = told[-1] if told else b""
+    text = (told[-1] if told else None) or b""
     count = int(text) if text.isdigit() and len(text) <= len(str(REPLAYS_MAX)) else 0
     return count if count <= REPLAYS_MAX else 0
 

@@ -11,7 +11,8 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-Headers = tuple[tuple[str, bytes], ...]
+Headers = tuple[tuple[str, bytes | None], ...]
+"""In order, names may repeat; Kafka knows headers without a value, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Record:
     @property
     def size_bytes(self) -> int:
         """Bytes of key, value and headers: what back-pressure counts."""
-        header_bytes = sum(len(name) + len(value) for name, value in self.headers)
+        header_bytes = sum(len(name) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + header_bytes
 
 

@@ -134,7 +134,7 @@ class Tracing:
 def _links(record: Record) -> list[Link]:
     """The producer's span, where the record's headers name one."""
     headers = dict(record.headers)
-    named = next((headers[name] for name in TRACEPARENT if name in headers), None)
+    named = next((headers[name] for name in TRACEPARENT if headers.get(name)), None)
     if named is None:
         return []
     carried = W3C.extract({"traceparent": named.decode("ascii", "replace")})

@@ -270,3 +270,9 @@ def test_an_invalid_event_can_still_be_found_by_its_key_where_that_is_readable(
     value: Any, expected: AnswerKey | None
 ) -> None:
     assert read_answer_key(record(value)) == expected
+
+
+@pytest.mark.parametrize("name", ["content-type", "ce_type", "traceparent", "trace", "dlq_replay"])
+def test_a_header_without_a_value_says_nothing(name: str) -> None:
+    """Kafka knows such headers; one stopped the worker for ever, at the first look at a record's size."""
+    assert decode(event(), ((name, None),)).answer == decode(event()).answer

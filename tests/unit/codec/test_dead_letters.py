@@ -18,7 +18,9 @@ records = st.builds(
     timestamp_ms=st.integers(-1, 2**62),
     key=st.none() | st.binary(max_size=20),
     value=st.none() | st.binary(max_size=200),
-    headers=st.lists(st.tuples(st.text(max_size=8) | st.just("dlq_reason"), st.binary(max_size=20))).map(tuple),
+    headers=st.lists(st.tuples(st.text(max_size=8) | st.just("dlq_reason"), st.binary(max_size=20) | st.none())).map(
+        tuple
+    ),
 )
 
 

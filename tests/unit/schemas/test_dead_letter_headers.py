@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.dead_letter import DeadLetterHeaders, DeadLetterReason
+from schemas.dead_letter import DeadLetterHeaders, DeadLetterReason, RecordHeaders
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 whole = st.builds(
@@ -19,12 +19,12 @@ whole = st.builds(
     original_size_bytes=st.none(),
     original_sha256=st.none(),
 )
-own_headers = st.lists(st.tuples(st.text(max_size=10), st.binary(max_size=10))).map(tuple)
+own_headers = st.lists(st.tuples(st.text(max_size=10), st.binary(max_size=10) | st.none())).map(tuple)
 
 
 @given(whole, own_headers)
 def test_the_headers_come_back_and_leave_the_records_own_untouched(
-    added: DeadLetterHeaders, own: tuple[tuple[str, bytes], ...]
+    added: DeadLetterHeaders, own: RecordHeaders
 ) -> None:
     assert DeadLetterHeaders.split(own + added.encode()) == (own, added)
 
