@@ -2,12 +2,21 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from schemas.dead_letter import DeadLetterReason
-from worker.core.model import Answer, AnswerKey, Attribution, Judgement, JudgeProfile, TenantId
+from worker.core.model import (
+    Answer,
+    AnswerIdentity,
+    AnswerKey,
+    Attribution,
+    Judgement,
+    JudgeProfile,
+    TenantId,
+)
+from worker.core.outcome import Outcome
 from worker.core.records import OutboundMessage, Record, TopicPartition
 
 
@@ -93,6 +102,7 @@ class SaveResult(StrEnum):
     SAVED = "saved"
     DUPLICATE = "duplicate"
     CONFLICT = "conflict"
+    SET_ASIDE = "set_aside"
 
 
 class AttributionStore(Protocol):
@@ -105,11 +115,14 @@ class AttributionStore(Protocol):
         """What is on record for this answer, or for this record where it is a dead letter; None when both are new."""
         ...
 
-    async def save(self, attribution: Attribution, message: OutboundMessage) -> SaveResult:
+    async def save(
+        self, attribution: Attribution, message: OutboundMessage, record: Record | None = None
+    ) -> SaveResult:
         """Key, answer, attribution with evidence, a row per source and the outbox row in one transaction.
 
-        DUPLICATE: the key is settled with the same content; CONFLICT: with other content. Neither writes anything.
-        Safe to call again when the outcome of a commit is unknown.
+        DUPLICATE: the key is settled with the same content; CONFLICT: with other content; SET_ASIDE: `record`, where
+        it came from, became a dead letter meanwhile. None of them writes anything. Safe to call again when the outcome
+        of a commit is unknown.
 
         Raises:
             RetryableError: this attribution cannot be stored as it is; neighbours in its batch are unaffected.
@@ -140,14 +153,17 @@ class DeadLetter:
     reason: DeadLetterReason
     detail: str
     attempts: int
-    answer_key: AnswerKey | None = None
+    identity: AnswerIdentity = field(default_factory=AnswerIdentity)
 
 
 class DeadLetterStore(Protocol):
     """Where dead letters are kept. Needed by `settle`."""
 
-    async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> None:
+    async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> Outcome:
         """A row and its outbox message, in one transaction; a redelivery of the same record changes nothing.
+
+        Returns DEAD_LETTER; or DUPLICATE, with nothing written, where its answer was settled meanwhile with the same
+        content, by a worker that had this record or one like it.
 
         Raises:
             FatalError: the dead-letter limits are passed; nothing was written.

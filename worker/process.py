@@ -65,8 +65,10 @@ class Process:
         #    redelivery; after COMMIT the redelivery ends at step 2, and the relay publishes what was stored.
         message = self._encode(attribution)
         with self._telemetry.tracing.settle():
-            result = await self._store.save(attribution, message)
+            result = await self._store.save(attribution, message, record)
         watch.lap(LineStage.SAVE)
+        if result is SaveResult.SET_ASIDE:
+            return Processed(Outcome.DEAD_LETTER, answer.key)
         if result is not SaveResult.SAVED:
             return _settled_before(answer, same_content=result is SaveResult.DUPLICATE)
         self._on_stored()

@@ -10,7 +10,7 @@ from itertools import count
 from typing import TypeVar
 
 from schemas.dead_letter import DeadLetterReason
-from worker.core.model import AnswerKey
+from worker.core.model import AnswerIdentity
 from worker.core.outcome import Outcome, Processed
 from worker.core.records import OutboundMessage, Record
 from worker.core.retry import RetryPolicy
@@ -64,7 +64,7 @@ class Settle:
         process: Callable[[Record], Awaitable[Processed]],
         dead_letters: DeadLetterStore,
         encode_dead_letter: Callable[[DeadLetter], OutboundMessage],
-        read_answer_key: Callable[[Record], AnswerKey | None],
+        identify: Callable[[Record], AnswerIdentity],
         on_stored: Callable[[], None],
         policy: RetryPolicy,
         outages: Outages,
@@ -76,7 +76,7 @@ class Settle:
         self._process = process
         self._dead_letters = dead_letters
         self._encode_dead_letter = encode_dead_letter
-        self._read_answer_key = read_answer_key
+        self._identify = identify
         self._on_stored = on_stored
         self._policy = policy
         self._outages = outages
@@ -114,13 +114,16 @@ class Settle:
         raise AssertionError("unreachable: the policy ends the attempts")
 
     async def _set_aside(self, record: Record, reason: DeadLetterReason, detail: str, tally: Tally) -> Processed:
-        dead_letter = DeadLetter(record, reason, detail, tally.attempts, self._read_answer_key(record))
+        dead_letter = DeadLetter(record, reason, detail, tally.attempts, self._identify(record))
         message = self._encode_dead_letter(dead_letter)
         with self._telemetry.tracing.settle():
-            await self._through_outages(lambda: self._dead_letters.save_dead_letter(dead_letter, message), tally)
-        self._on_stored()
-        self._telemetry.dead_letter_stored(record, reason, detail)
-        return Processed(Outcome.DEAD_LETTER, dead_letter.answer_key)
+            outcome = await self._through_outages(
+                lambda: self._dead_letters.save_dead_letter(dead_letter, message), tally
+            )
+        if outcome is Outcome.DEAD_LETTER:
+            self._on_stored()
+            self._telemetry.dead_letter_stored(record, reason, detail)
+        return Processed(outcome, dead_letter.identity.key)
 
     async def _through_outages(self, step: Callable[[], Awaitable[T]], tally: Tally) -> T:
         try:

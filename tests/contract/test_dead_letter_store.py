@@ -8,10 +8,11 @@ from schemas.dead_letter import DeadLetterReason
 from tests.contract.conftest import LIMITS, OpenStore, Store
 from tests.support import samples
 from tests.support.attributions import attribution_of, message_of
-from worker.core.model import AnswerId, AnswerKey, TenantId
+from worker.core.model import Answer, AnswerId, AnswerIdentity, AnswerKey, TenantId
+from worker.core.outcome import Outcome
 from worker.core.records import OutboundMessage, Record
 from worker.errors import FatalError
-from worker.ports import DeadLetter, SetAside
+from worker.ports import DeadLetter, SaveResult, SetAside
 
 
 def dead_letter(offset: int = 0, value: bytes | None = b"not json") -> DeadLetter:
@@ -71,10 +72,75 @@ async def test_another_record_at_the_same_offset_is_another_dead_letter(store: S
     assert await store.pending() == 2
 
 
+def fault_of(answer: Answer, *, offset: int = 7, content: bytes | None = None) -> DeadLetter:
+    """A valid event that could not be judged."""
+    record = samples.record_of(answer, offset=offset)
+    identity = AnswerIdentity(answer.key, content or answer.content_hash)
+    return DeadLetter(record, DeadLetterReason.ATTEMPTS_EXHAUSTED, "five tries", 5, identity)
+
+
+async def test_what_another_worker_set_aside_meanwhile_is_not_attributed_as_well(store: Store) -> None:
+    """A frozen worker wakes with a record that its successor has given up."""
+    answer = samples.answer()
+    letter = fault_of(answer)
+    await set_aside(store, letter)
+    attribution = attribution_of(answer)
+    saved = await store.save(attribution, message_of(attribution), letter.record)
+    assert saved is SaveResult.SET_ASIDE
+    assert await store.pending() == 1, "the dead letter alone is announced"
+    later = samples.record_of(answer, offset=8)
+    assert await store.find(answer.key, later) is None
+    assert await store.save(attribution, message_of(attribution), later) is SaveResult.SAVED, "its replay"
+
+
+async def test_what_another_worker_attributed_meanwhile_is_not_set_aside_as_well(store: Store) -> None:
+    answer = samples.answer()
+    await settle(store, "a-1")
+    letter = fault_of(answer)
+    assert await store.save_dead_letter(letter, message(letter.record)) is Outcome.DUPLICATE
+    assert await store.find(samples.answer("a-2").key, letter.record) is None, "it is no dead letter"
+    assert await store.pending() == 1, "the attribution alone is announced"
+
+
+async def test_other_content_and_unreadable_content_are_set_aside_whatever_is_settled(store: Store) -> None:
+    await settle(store, "a-1")
+    other = fault_of(samples.answer(), content=b"o" * 32)
+    unread = replace(fault_of(samples.answer(), offset=8), identity=AnswerIdentity(samples.answer().key))
+    for letter in (other, unread):
+        assert await store.save_dead_letter(letter, message(letter.record)) is Outcome.DEAD_LETTER
+
+
+async def test_of_two_workers_with_one_record_only_one_gives_it_its_outcome(open_again: OpenStore) -> None:
+    """Both at the same moment, many times: whoever commits second leaves it as it is."""
+    records = 40
+    attributed, given_up = [], []
+
+    async def attribute(store: Store, number: int) -> None:
+        attribution = attribution_of(samples.answer(f"a-{number}"))
+        record = samples.record_of(attribution.answer, offset=number)
+        if await store.save(attribution, message_of(attribution), record) is SaveResult.SAVED:
+            attributed.append(number)
+
+    async def give_up(store: Store, number: int) -> None:
+        letter = fault_of(samples.answer(f"a-{number}"), offset=number)
+        if await store.save_dead_letter(letter, message(letter.record)) is Outcome.DEAD_LETTER:
+            given_up.append(number)
+
+    async with open_again() as one, open_again() as other:
+        for number in range(records):
+            await settle(one, f"b-{number}")
+            await settle(one, f"c-{number}")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(attribute(one, number))
+                tasks.create_task(give_up(other, number))
+        assert sorted(attributed + given_up) == list(range(records))
+        assert await one.pending() == 3 * records
+
+
 async def test_a_dead_letter_may_name_its_answer_and_have_no_value_or_key(store: Store) -> None:
     record = Record("answers", 0, 7, -1, key=None, value=None)
     key = AnswerKey(TenantId("t\x00"), AnswerId("a\ud800"))
-    letter = DeadLetter(record, DeadLetterReason.JUDGE_REFUSED, "refused: \x00\udfff", 3, key)
+    letter = DeadLetter(record, DeadLetterReason.JUDGE_REFUSED, "refused: \x00\udfff", 3, AnswerIdentity(key))
     await set_aside(store, letter)
     assert await store.pending() == 1
 

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from worker.adapters.postgres.limits import RecentOutcomes, refusal
-from worker.core.model import AnswerKey, Attribution, Judgement, ReusedFrom, TenantId, Usage
+from worker.core.model import AnswerIdentity, AnswerKey, Attribution, Judgement, ReusedFrom, TenantId, Usage
+from worker.core.outcome import Outcome
 from worker.core.records import OutboundMessage, Record
 from worker.core.reuse import is_judged, reuse_hash
 from worker.errors import FatalError, RetryableError, UnavailableError
@@ -38,14 +39,18 @@ class FakeStore:
     async def find(self, key: AnswerKey, record: Record) -> SettledAnswer | SetAside | None:
         self._reach()
         self.finds += 1
-        if any(_position(kept.record) == _position(record) for kept in self.dead_letters):
+        if self._is_set_aside(record):
             return SetAside()
         found = self.attributions.get(key)
         return None if found is None else SettledAnswer(found.answer.content_hash, found.revision)
 
-    async def save(self, attribution: Attribution, message: OutboundMessage) -> SaveResult:
+    async def save(
+        self, attribution: Attribution, message: OutboundMessage, record: Record | None = None
+    ) -> SaveResult:
         self._reach()
         key = attribution.answer.key
+        if record is not None and self._is_set_aside(record):
+            return SaveResult.SET_ASIDE
         if key in self.unstorable:
             raise RetryableError("this attribution cannot be stored as it is")
         settled = self.attributions.get(key)
@@ -62,14 +67,17 @@ class FakeStore:
         self._reach()
         return self.judgements.get((tenant, reuse_hash))
 
-    async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> None:
+    async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> Outcome:
         self._reach()
         if _identity(dead_letter) in {_identity(kept) for kept in self.dead_letters}:
-            return
+            return Outcome.DEAD_LETTER
+        if self._is_settled(dead_letter.identity):
+            return Outcome.DUPLICATE
         await self.check_dead_letter_limits()
         self.dead_letters.append(dead_letter)
         self._outcomes.append(True)
         self._announce(message)
+        return Outcome.DEAD_LETTER
 
     async def check_dead_letter_limits(self) -> None:
         self._reach()
@@ -101,6 +109,13 @@ class FakeStore:
     async def pending(self) -> int:
         self._reach()
         return len(self.outbox)
+
+    def _is_set_aside(self, record: Record) -> bool:
+        return any(_position(kept.record) == _position(record) for kept in self.dead_letters)
+
+    def _is_settled(self, identity: AnswerIdentity) -> bool:
+        settled = None if identity.key is None else self.attributions.get(identity.key)
+        return settled is not None and settled.answer.content_hash == identity.content_hash
 
     def _heads(self) -> list[OutboxRow]:
         """The oldest row of each topic and key; rows without a key owe no order to one another."""

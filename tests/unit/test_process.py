@@ -92,9 +92,11 @@ class _Watched:
         self.line.reach("find")
         return await self.line.store.find(key, record)
 
-    async def save(self, attribution: Attribution, message: OutboundMessage) -> SaveResult:
+    async def save(
+        self, attribution: Attribution, message: OutboundMessage, record: Record | None = None
+    ) -> SaveResult:
         self.line.reach("save")
-        result = await self.line.store.save(attribution, message)
+        result = await self.line.store.save(attribution, message, record)
         self.line.reach("commit")
         return result
 
@@ -187,6 +189,18 @@ async def test_a_record_set_aside_before_its_offset_was_committed_stays_set_asid
     assert await line() == Processed(Outcome.DEAD_LETTER, ANSWER.key)
     assert line.judge.judged == []
     assert line.store.attributions == {}
+
+
+async def test_a_record_that_another_worker_set_aside_meanwhile_stays_set_aside() -> None:
+    line = Line()
+    letter = DeadLetter(RECORD, DeadLetterReason.ATTEMPTS_EXHAUSTED, "five tries", 5)
+
+    async def given_up() -> None:
+        line.store.dead_letters.append(letter)
+
+    assert await while_judging(line, given_up) == Processed(Outcome.DEAD_LETTER, ANSWER.key)
+    assert line.store.attributions == {}
+    assert line.wakes == 0
 
 
 @pytest.mark.parametrize(

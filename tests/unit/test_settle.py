@@ -4,6 +4,7 @@ import pytest
 
 from schemas.dead_letter import DeadLetterReason
 from tests.support import samples
+from worker.core.model import AnswerIdentity
 from worker.core.outcome import Outcome, Processed
 from worker.core.records import OutboundMessage, Record
 from worker.core.retry import RetryPolicy
@@ -34,12 +35,16 @@ class Letters:
 
     def __init__(self, failures: list[Exception] | None = None) -> None:
         self.failures = list(failures or [])
+        self.settled_meanwhile = False
         self.kept: list[tuple[DeadLetter, OutboundMessage]] = []
 
-    async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> None:
+    async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> Outcome:
         if self.failures:
             raise self.failures.pop(0)
+        if self.settled_meanwhile:
+            return Outcome.DUPLICATE
         self.kept.append((dead_letter, message))
+        return Outcome.DEAD_LETTER
 
 
 class Bench:
@@ -63,7 +68,7 @@ class Bench:
             process=self.line,
             dead_letters=self.letters,
             encode_dead_letter=lambda letter: OutboundMessage("dlq", letter.record.key, letter.record.value),
-            read_answer_key=lambda _: samples.answer().key,
+            identify=lambda _: AnswerIdentity(samples.answer().key),
             on_stored=self.wake,
             policy=RetryPolicy(attempts_max=3, backoff_base_s=1.0, backoff_max_s=8.0, outage_backoff_max_s=4.0),
             outages=self.outages,
@@ -92,8 +97,17 @@ async def test_a_permanent_fault_is_set_aside_with_its_reason_and_its_bytes() ->
     assert await bench.settle(RECORD) is Outcome.DEAD_LETTER
     [(letter, message)] = bench.letters.kept
     assert (letter.reason, letter.detail, letter.attempts) == (DeadLetterReason.INVALID_EVENT, "sources: missing", 1)
-    assert (message.value, letter.record, letter.answer_key) == (RECORD.value, RECORD, samples.answer().key)
+    assert (message.value, letter.record, letter.identity.key) == (RECORD.value, RECORD, samples.answer().key)
     assert bench.wakes == 1
+
+
+async def test_a_record_given_up_after_another_worker_settled_its_answer_is_a_duplicate() -> None:
+    letters = Letters()
+    letters.settled_meanwhile = True
+    bench = Bench([PermanentError(DeadLetterReason.JUDGE_REFUSED, "refused")], letters)
+    assert await bench.settle(RECORD) is Outcome.DUPLICATE
+    assert bench.wakes == 0, "nothing was stored"
+    assert bench.telemetry.outcomes == {Outcome.DUPLICATE: 1}
 
 
 async def test_own_faults_use_up_attempts_and_then_become_a_dead_letter() -> None:

@@ -5,13 +5,14 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 
-from worker.codec import decode_answer
+from worker.codec import decode_answer, read_answer_key
 from worker.core.attribution import attribute
 from worker.core.method import build_method
-from worker.core.model import Answer, Attribution, Judgement, JudgeProfile, Method
+from worker.core.model import Answer, AnswerIdentity, Attribution, Judgement, JudgeProfile, Method
 from worker.core.policy import Grouping, Policy
 from worker.core.records import Record
 from worker.core.retry import RetryPolicy
+from worker.errors import PermanentError
 from worker.settings import ConfigurationError, JudgeName, Settings
 from worker.telemetry import Telemetry
 
@@ -64,6 +65,19 @@ def build_decoder(settings: Settings, telemetry: Telemetry) -> Callable[[Record]
         return decoded.answer
 
     return decode
+
+
+def build_identify(settings: Settings) -> Callable[[Record], AnswerIdentity]:
+    """What a record that failed is about; its content only where the event is valid, limits and all."""
+
+    def identify(record: Record) -> AnswerIdentity:
+        try:
+            answer = decode_answer(record, limits=settings.intake, now=datetime.now(UTC)).answer
+        except PermanentError:
+            return AnswerIdentity(read_answer_key(record))
+        return AnswerIdentity(answer.key, answer.content_hash)
+
+    return identify
 
 
 def build_retry_policy(settings: Settings) -> RetryPolicy:

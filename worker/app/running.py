@@ -15,11 +15,17 @@ from worker.adapters.postgres.store import LlmAccounts, PostgresStore, open_llm_
 from worker.adapters.postgres.watch import TablesWatch
 from worker.app.announcing import build_announcement, build_dead_letter_message
 from worker.app.judges import Accounts, open_judge
-from worker.app.method import build_credit, build_decoder, build_methods, build_retry_policy, code_version
+from worker.app.method import (
+    build_credit,
+    build_decoder,
+    build_identify,
+    build_methods,
+    build_retry_policy,
+    code_version,
+)
 from worker.app.observing import Observing
 from worker.app.operations import check_topics
 from worker.app.tracing import open_tracing
-from worker.codec import read_answer_key
 from worker.consume import Consume
 from worker.core.model import Answer, Attribution, Judgement
 from worker.core.outcome import Outcome
@@ -88,7 +94,7 @@ class Worker:
             process=process,
             dead_letters=store,
             encode_dead_letter=build_dead_letter_message(settings),
-            read_answer_key=read_answer_key,
+            identify=build_identify(settings),
             on_stored=self.relay.wake,
             policy=build_retry_policy(settings),
             outages=self.outages,

@@ -158,6 +158,14 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerIdentity:
+    """What a record is about, as far as it can be read: whose answer, and (of a whole, valid event) which content."""
+
+    key: AnswerKey | None = None
+    content_hash: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceCredit:
     """What one source earned, in units of 10⁻¹².
 

@@ -13,7 +13,7 @@ from worker.adapters.postgres.outbox_store import PostgresOutboxStore
 from worker.adapters.postgres.store import PostgresStore
 from worker.adapters.postgres.tables.queues import DeadLetterState
 from worker.codec.replays import REPLAY_HEADER, REPLAYS_MAX
-from worker.core.model import AnswerId, AnswerKey, TenantId
+from worker.core.model import AnswerId, AnswerIdentity, AnswerKey, TenantId
 from worker.core.records import Headers, OutboundMessage, Record
 from worker.ports import DeadLetter
 
@@ -33,7 +33,7 @@ async def set_aside(
     headers: Headers = (),
 ) -> int:
     record = replace(samples.record(value, offset=offset, partition=partition), headers=headers)
-    letter = DeadLetter(record, reason, "why", attempts=1, answer_key=key)
+    letter = DeadLetter(record, reason, "why", attempts=1, identity=AnswerIdentity(key))
     await store.save_dead_letter(letter, OutboundMessage("answers.dead-letter", record.key, record.value))
     [newest] = await desk_of(store).find(ALL, rows_max=1)
     return newest.dead_letter_id

@@ -12,7 +12,18 @@ from worker.adapters.postgres.audit import Audit
 from worker.adapters.postgres.dead_letter_desk import DeadLetterDesk, Resolution
 from worker.adapters.postgres.erasure import Erased, Erasure
 from worker.adapters.postgres.store import PostgresStore, open_store
-from worker.core.model import Answer, AnswerId, AnswerKey, KeyPoint, OwnerId, Quote, Source, SourceId, TenantId
+from worker.core.model import (
+    Answer,
+    AnswerId,
+    AnswerIdentity,
+    AnswerKey,
+    KeyPoint,
+    OwnerId,
+    Quote,
+    Source,
+    SourceId,
+    TenantId,
+)
 from worker.core.records import OutboundMessage
 from worker.ports import DeadLetter
 from worker.settings import PostgresSettings, Settings
@@ -50,7 +61,9 @@ async def settle(store: PostgresStore, answer_id: str) -> None:
 
 async def set_aside(store: PostgresStore, answer_id: str, offset: int, value: bytes) -> None:
     key = AnswerKey(TENANT, AnswerId(answer_id))
-    letter = DeadLetter(samples.record(value, offset=offset), DeadLetterReason.JUDGE_REFUSED, "refused", 1, key)
+    letter = DeadLetter(
+        samples.record(value, offset=offset), DeadLetterReason.JUDGE_REFUSED, "refused", 1, AnswerIdentity(key)
+    )
     await store.save_dead_letter(letter, OutboundMessage("answers.dead-letter", None, None))
 
 

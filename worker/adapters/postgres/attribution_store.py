@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.adapters.postgres.coalescer import coalescing
 from worker.adapters.postgres.database import Database
-from worker.adapters.postgres.dead_letter_positions import Position, find_set_aside
+from worker.adapters.postgres.dead_letter_positions import Position, find_set_aside, position_of
 from worker.adapters.postgres.engine import FINDERS
 from worker.adapters.postgres.group_commit import Origin, Save, find_settled, write_batch
 from worker.core.model import AnswerKey, Attribution
@@ -37,10 +37,12 @@ class PostgresAttributionStore:
         self._save = save
 
     async def find(self, key: AnswerKey, record: Record) -> SettledAnswer | SetAside | None:
-        return await self._find(Look(key, Position(record.partition, record.offset, record.timestamp_ms)))
+        return await self._find(Look(key, position_of(record)))
 
-    async def save(self, attribution: Attribution, message: OutboundMessage) -> SaveResult:
-        return await self._save(Save(attribution, message))
+    async def save(
+        self, attribution: Attribution, message: OutboundMessage, record: Record | None = None
+    ) -> SaveResult:
+        return await self._save(Save(attribution, message, None if record is None else position_of(record)))
 
 
 @asynccontextmanager

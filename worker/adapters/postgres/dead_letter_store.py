@@ -6,11 +6,15 @@ from sqlalchemy import func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.adapters.postgres.database import Database
+from worker.adapters.postgres.dead_letter_positions import lock_alone
+from worker.adapters.postgres.group_commit import find_settled
 from worker.adapters.postgres.headers import encode_headers
 from worker.adapters.postgres.limits import RecentOutcomes, refusal
 from worker.adapters.postgres.recent_outcomes import recent_outcomes
 from worker.adapters.postgres.tables import dead_letters, intake_resumes, outbox
 from worker.adapters.postgres.text import scrubbed
+from worker.core.model import AnswerIdentity
+from worker.core.outcome import Outcome
 from worker.core.records import OutboundMessage
 from worker.errors import FatalError, RetryableError
 from worker.ports import DeadLetter
@@ -29,27 +33,31 @@ class PostgresDeadLetterStore:
         self._topic = topic
         self._code_version = code_version
 
-    async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> None:
-        async def write(connection: AsyncConnection) -> str | None:
+    async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> Outcome:
+        async def write(connection: AsyncConnection) -> Outcome | str:
             # One at a time, over all workers: two that count together would both pass the limit.
-            await self._lock(connection)
+            await lock_alone(connection, self._topic)
             row = self._row(dead_letter)
             if await _is_stored(connection, row):
-                return None
+                return Outcome.DEAD_LETTER
+            if await _is_settled(connection, dead_letter.identity):
+                return Outcome.DUPLICATE
             reason = refusal(await self._recent(connection), self._settings)
-            if reason is None:
-                await connection.execute(insert(dead_letters).values(row))
-                await connection.execute(insert(outbox).values(_outbox_row(message)))
-            return reason
+            if reason is not None:
+                return reason
+            await connection.execute(insert(dead_letters).values(row))
+            await connection.execute(insert(outbox).values(_outbox_row(message)))
+            return Outcome.DEAD_LETTER
 
         try:
-            reason = await self._database.run(write)
+            outcome = await self._database.run(write)
         except RetryableError as error:
             record = dead_letter.record
             where = f"{record.topic} partition {record.partition} offset {record.offset}"
             raise FatalError(f"the dead letter of {where} cannot be stored: {error}") from error
-        if reason is not None:
-            raise FatalError(reason)
+        if not isinstance(outcome, Outcome):
+            raise FatalError(outcome)
+        return outcome
 
     async def check_dead_letter_limits(self) -> None:
         reason = refusal(await self._database.run(self._recent), self._settings)
@@ -64,15 +72,11 @@ class PostgresDeadLetterStore:
 
         await self._database.run(write)
 
-    async def _lock(self, connection: AsyncConnection) -> None:
-        name = func.hashtextextended(f"attribution-worker dead letters {self._topic}", 0)
-        await connection.execute(select(func.pg_advisory_xact_lock(name)))
-
     async def _recent(self, connection: AsyncConnection) -> RecentOutcomes:
         return await recent_outcomes(connection, self._topic, self._settings)
 
     def _row(self, dead_letter: DeadLetter) -> dict[str, object]:
-        record, key = dead_letter.record, dead_letter.answer_key
+        record, key = dead_letter.record, dead_letter.identity.key
         value = record.value
         too_large = value is not None and len(value) > self._settings.copy_bytes_max
         return {
@@ -98,6 +102,13 @@ async def _is_stored(connection: AsyncConnection, row: dict[str, object]) -> boo
     identity = ("topic", "partition", "record_offset", "value_hash")
     same = select(dead_letters.c.dead_letter_id).where(*(dead_letters.c[name] == row[name] for name in identity))
     return (await connection.execute(same)).first() is not None
+
+
+async def _is_settled(connection: AsyncConnection, identity: AnswerIdentity) -> bool:
+    if identity.key is None or identity.content_hash is None:
+        return False
+    settled = (await find_settled(connection, [identity.key])).get(identity.key)
+    return settled is not None and settled.content_hash == identity.content_hash
 
 
 def _outbox_row(message: OutboundMessage) -> dict[str, object]:

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.adapters.postgres import rows
 from worker.adapters.postgres.bulk import arrays_of, copy_rows, insert_unnested, unnested
+from worker.adapters.postgres.dead_letter_positions import Position, find_set_aside, lock_shared
 from worker.adapters.postgres.journal import erase_responses
 from worker.adapters.postgres.reuse import remember_judgements
 from worker.adapters.postgres.tables import answers
@@ -20,10 +21,11 @@ from worker.settings import TextStorage
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """One attribution and the message that announces it."""
+    """One attribution, the message that announces it, and where its record stands."""
 
     attribution: Attribution
     message: OutboundMessage
+    position: Position | None = None
 
     @property
     def key(self) -> AnswerKey:
@@ -65,7 +67,19 @@ async def find_settled(connection: AsyncConnection, keys: Sequence[AnswerKey]) -
 async def write_batch(
     connection: AsyncConnection, saves: Sequence[Save], origin: Origin, known_methods: frozenset[bytes]
 ) -> Sequence[SaveResult]:
-    """Write what is new of these saves; a result for each, in their order.
+    """Write what is new of these saves; a result for each, in their order."""
+    await lock_shared(connection, origin.topic)
+    positions = [save.position for save in saves if save.position is not None]
+    set_aside = await find_set_aside(connection, origin.topic, positions) if positions else frozenset[Position]()
+    wanted = [save for save in saves if save.position not in set_aside]
+    results = iter(await _write_wanted(connection, wanted, origin, known_methods) if wanted else ())
+    return [SaveResult.SET_ASIDE if save.position in set_aside else next(results) for save in saves]
+
+
+async def _write_wanted(
+    connection: AsyncConnection, saves: Sequence[Save], origin: Origin, known_methods: frozenset[bytes]
+) -> Sequence[SaveResult]:
+    """Claim the keys, and write the winners.
 
     The first save of a key in the batch is its candidate; the others meet what it, or someone before it, has settled.
     """

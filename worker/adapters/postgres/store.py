@@ -14,6 +14,7 @@ from worker.adapters.postgres.outbox_store import PostgresOutboxStore
 from worker.adapters.postgres.partitions import ensure_partitions, may_make_partitions, missing_partitions
 from worker.adapters.postgres.reuse import PostgresJudgementCache, open_judgement_cache
 from worker.core.model import AnswerKey, Attribution
+from worker.core.outcome import Outcome
 from worker.core.records import OutboundMessage, Record
 from worker.ports import DeadLetter, OutboxRow, SaveResult, SetAside, SettledAnswer
 from worker.settings import Settings
@@ -38,11 +39,13 @@ class PostgresStore:
     async def find(self, key: AnswerKey, record: Record) -> SettledAnswer | SetAside | None:
         return await self._attributions.find(key, record)
 
-    async def save(self, attribution: Attribution, message: OutboundMessage) -> SaveResult:
-        return await self._attributions.save(attribution, message)
+    async def save(
+        self, attribution: Attribution, message: OutboundMessage, record: Record | None = None
+    ) -> SaveResult:
+        return await self._attributions.save(attribution, message, record)
 
-    async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> None:
-        await self._dead_letters.save_dead_letter(dead_letter, message)
+    async def save_dead_letter(self, dead_letter: DeadLetter, message: OutboundMessage) -> Outcome:
+        return await self._dead_letters.save_dead_letter(dead_letter, message)
 
     async def check_dead_letter_limits(self) -> None:
         await self._dead_letters.check_dead_letter_limits()
