@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 from pydantic import SecretStr
 
-from tests.integration.postgres.cutting_proxy import CuttingProxy
 from tests.support.conditions import until_equal
+from tests.support.cutting_proxy import CuttingProxy
 from worker.adapters.postgres.budgets import PostgresBudgets, open_budgets
 from worker.adapters.postgres.database import open_database
 from worker.core.model import TenantId

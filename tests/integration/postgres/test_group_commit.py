@@ -13,10 +13,10 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import event
 
-from tests.integration.postgres.cutting_proxy import CuttingProxy
 from tests.support import samples
 from tests.support.attributions import attribution_of, message_of
 from tests.support.conditions import until, until_equal
+from tests.support.cutting_proxy import CuttingProxy
 from worker.adapters.postgres.store import PostgresStore, open_store
 from worker.core.model import Attribution
 from worker.errors import RetryableError, UnavailableError

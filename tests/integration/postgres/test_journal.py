@@ -13,8 +13,8 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import event
 
-from tests.integration.postgres.cutting_proxy import CuttingProxy
 from tests.support import calls
+from tests.support.cutting_proxy import CuttingProxy
 from tests.support.journals import EXPIRE, FAULTS, close_all, intents, open_all, open_journal
 from worker.adapters.postgres.database import Database
 from worker.adapters.postgres.journal import RESPONSE_BYTES_PER_STATEMENT, PostgresCallJournal, open_call_journal
