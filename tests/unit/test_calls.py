@@ -14,8 +14,7 @@ from tests.fakes.provider import USAGE, FakeCall, FakePrices, FakeProvider, lost
 from tests.support.judging import PRICES, Desk, TimedJournal, asking, in_virtual_time, now_s, request, together
 from worker.calls import call_key_of
 from worker.calls.failing import REFUSED_S_MAX
-from worker.calls.purchasing import CLOSING_S, GRACE_S
-from worker.calls.recording import OPENING_S_MAX
+from worker.calls.purchasing import GRACE_S
 from worker.core.asking import fingerprint
 from worker.core.budget import Limits
 from worker.core.calls import CallFailure
@@ -28,6 +27,7 @@ from worker.settings import LimiterSettings, LlmSettings
 
 COST = cost_usd(USAGE, PRICES)
 RESERVED = Decimal("0.0004975")
+RECORDING_S = LlmSettings().recording_s
 """78 input tokens, all written to the cache, and 100 of output."""
 TRANSIENT = problem(CallFailure.TRANSIENT)
 
@@ -289,7 +289,7 @@ async def test_a_call_of_a_killed_worker_is_bought_again_when_its_life_is_over(m
     (intent,) = (row.intent for row in dead.journal.rows.values())
     completed = await alive.calls.completion(request(), asking())
     assert completed.bought
-    assert 100 + OPENING_S_MAX + CLOSING_S < intent.lives_s <= now_s() <= intent.lives_s + 3
+    assert 100 + 2 * RECORDING_S < intent.lives_s <= now_s() <= intent.lives_s + 3
     assert alive.outcomes() == {CallOutcome.UNKNOWN: 1, CallOutcome.COMPLETE: 1}
 
 
@@ -377,8 +377,8 @@ async def test_a_call_whose_intent_was_slow_to_record_ends_within_the_life_of_it
     await desk.calls.completion(request(), asking())
     (call,) = desk.provider.calls
     (row,) = desk.journal.rows.values()
-    assert call.timeout_s == 120 - (100 - OPENING_S_MAX)
-    assert 100 + call.timeout_s + GRACE_S + CLOSING_S <= row.intent.lives_s
+    assert call.timeout_s == 120 - (100 - RECORDING_S)
+    assert 100 + call.timeout_s + GRACE_S + RECORDING_S <= row.intent.lives_s
 
 
 @in_virtual_time

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from worker.calls.asking import Asking, NotWantedError
 from worker.calls.paying import MoneyInUseError, Purse
-from worker.calls.recording import OPENING_S_MAX, Recorder
+from worker.calls.recording import Recorder
 from worker.calls.sizing import Sizing
 from worker.core.calls import CallFailure, CallProblem
 from worker.core.cost import cost_usd
@@ -30,9 +30,6 @@ from worker.llm_ports import (
 )
 from worker.settings import LlmSettings
 from worker.telemetry import Telemetry
-
-CLOSING_S = 30.0
-"""Beyond the call's own deadline: recording its end takes a moment."""
 
 GRACE_S = 5.0
 """A provider's adapter ends a call at its deadline; one that does not is ended a little later."""
@@ -103,9 +100,12 @@ class Purchasing:
     ) -> None:
         self._provider = provider
         self._limiter = limiter
-        self._recorder = Recorder(journal, telemetry, sleep=sleep, monotonic=monotonic)
+        self._recorder = Recorder(
+            journal, telemetry, opening_s_max=settings.recording_s, sleep=sleep, monotonic=monotonic
+        )
         self._purse = Purse(provider=provider, budgets=budgets, prices=prices, now=now)
         self._call_timeout_s = settings.call_timeout_s
+        self._recording_s = settings.recording_s
         self._sizing = Sizing(count_tokens, settings.token_margin)
         self._telemetry = telemetry
         self._monotonic = monotonic
@@ -144,7 +144,7 @@ class Purchasing:
         if held_s is not None:
             return Held(held_s)
         # The intent's life began when it was first tried to be recorded, and the call must end within it.
-        late_s = max(0.0, self._monotonic() - began_s - OPENING_S_MAX)
+        late_s = max(0.0, self._monotonic() - began_s - self._recording_s)
         with self._telemetry.tracing.chat(self._provider.name, self._provider.model, request):
             timeout_s = max(1.0, self._call_timeout_s - late_s)
             return await self._make(Sending(request, intent, slot, reservation, timeout_s))
@@ -228,7 +228,7 @@ class Purchasing:
             provider=self._provider.name,
             model=self._provider.model,
             client_request_id=str(call_id),
-            lives_s=OPENING_S_MAX + self._call_timeout_s + GRACE_S + CLOSING_S,
+            lives_s=self._recording_s + self._call_timeout_s + GRACE_S + self._recording_s,
             reserved_usd=reserved_usd,
             responses_known=responses_known,
         )

@@ -14,9 +14,6 @@ from worker.telemetry import Telemetry
 
 T = TypeVar("T")
 
-OPENING_S_MAX = 30.0
-"""A database that is down longer is an outage for the record as for any other; nothing was sent yet."""
-
 CLOSING_S_MAX = 3_600.0
 """A response that was paid for waits so long for the database; it is lost only if the process is."""
 
@@ -37,11 +34,13 @@ class Recorder:
         journal: CallJournal,
         telemetry: Telemetry,
         *,
+        opening_s_max: float,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._journal = journal
         self._telemetry = telemetry
+        self._opening_s_max = opening_s_max
         self._sleep = sleep
         self._monotonic = monotonic
 
@@ -49,10 +48,10 @@ class Recorder:
         """As the journal's; a commit of unknown outcome is looked after, so that no intent of ours blocks us.
 
         Raises:
-            UnavailableError: the database is down.
+            UnavailableError: the database is down, longer than is waited for here; nothing was sent yet.
         """
         try:
-            return await self._through_outage(lambda: self._journal.open(intent), OPENING_S_MAX)
+            return await self._through_outage(lambda: self._journal.open(intent), self._opening_s_max)
         except asyncio.CancelledError:
             result = CallResult(CallOutcome.FAILED, latency_ms=0, detail="cancelled before it was sent")
             await self.give_up(intent.call_id, result)

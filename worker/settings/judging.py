@@ -46,6 +46,13 @@ class LlmSettings(Section):
     anthropic_api_key: SecretStr | None = Field(None, description="for judge anthropic")
     anthropic_base_url: str | None = Field(None, description="another server that speaks Anthropic's API")
     call_timeout_s: float = Field(120.0, gt=0, lt=3_600, description="one call, whatever it waits for")
+    recording_s: float = Field(
+        30.0,
+        gt=0,
+        le=600,
+        description="for the database to take an intent, and again a response; after the death of a worker its calls "
+        "in flight are bought again when call_timeout_s and twice this have passed",
+    )
     transient_failures_max: int = Field(4, ge=1, description="failures of one call, the provider being up, per attempt")
     input_tokens_max: int = Field(100_000, ge=1_000, description="of one call; sources that do not fit are split")
     output_tokens_max: int = Field(16_000, ge=500, description="of one reply")
