@@ -28,6 +28,8 @@ _REFUSED = (
     errors.InvalidGroupIdError,
     errors.InvalidTopicError,
     errors.InvalidRequiredAcksError,
+    errors.OffsetMetadataTooLargeError,
+    errors.InvalidCommitOffsetSizeError,
     errors.UnsupportedVersionError,
     errors.IncompatibleBrokerVersion,
     errors.UnrecognizedBrokerVersion,

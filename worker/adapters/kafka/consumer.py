@@ -7,7 +7,8 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
 
-from worker.adapters.kafka.connection import close_in_time, connection_options, start_client, translated_errors
+from worker.adapters.kafka.background import close_consumer, keep_alive
+from worker.adapters.kafka.connection import connection_options, start_client, translated_errors
 from worker.core.records import Record, TopicPartition
 from worker.errors import FatalError, UnavailableError
 from worker.ports import RebalanceListener
@@ -77,7 +78,7 @@ class KafkaRecordStream:
     async def fetch(self, *, records_max: int, timeout_ms: int) -> Sequence[Record]:
         consumer = self._consumer
         with translated_errors(f"reading {self._topic}"):
-            _check_alive(consumer)
+            keep_alive(consumer)
             await self._face_error(consumer)
             await self._learn_positions(consumer)
             # From the first record taken to the return nothing is awaited that could wait: no rebalance comes between.
@@ -177,7 +178,7 @@ class KafkaRecordStream:
         self._positions.clear()
         self._error = None
         if consumer is not None:
-            await _close(consumer)
+            await close_consumer(consumer)
 
     @property
     def _consumer(self) -> AIOKafkaConsumer:
@@ -203,28 +204,6 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka sh
 
     async def on_partitions_assigned(self, assigned: Collection[KafkaTopicPartition]) -> None:
         await self._listener.on_assigned([TopicPartition(*partition) for partition in assigned])
-
-
-def _check_alive(consumer: AIOKafkaConsumer) -> None:
-    """aiokafka#764, #983: with a background task dead, reading returns nothing for ever, without a word.
-
-    Raises:
-        FatalError: one is.
-    """
-    # Private, as aiokafka has no other way to ask.
-    background = (consumer._fetcher._fetch_task, consumer._coordinator._coordination_task)  # noqa: SLF001
-    if any(task.done() for task in background):
-        raise FatalError("the Kafka client's background task has ended; restart the worker")
-
-
-async def _close(consumer: AIOKafkaConsumer) -> None:
-    if await close_in_time(consumer.stop(), "consumer"):
-        return
-    # Cut off in its good-bye to the group, it has not come to its other parts. Private, as there is no other way.
-    parts = (consumer._coordinator, consumer._fetcher, consumer._client)  # noqa: SLF001
-    for part in parts:
-        if part is not None:
-            await close_in_time(part.close(), type(part).__name__)
 
 
 def _copied(record: ConsumerRecord) -> Record:
