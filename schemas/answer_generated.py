@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from schemas.values import (
@@ -66,6 +66,13 @@ class RewardBudget(BaseModel):
     currency: Annotated[str, Field(pattern=CURRENCY_PATTERN, description="like ISO 4217")]
 
 
+def _require_number(version: object) -> object:
+    # Python's True equals 1; JSON's true does not.
+    if isinstance(version, bool):
+        raise PydanticCustomError("literal_error", "Input should be 1")
+    return version
+
+
 class AnswerGenerated(BaseModel):
     """One answer as served; unknown fields are ignored, an unknown major version is refused.
 
@@ -74,7 +81,7 @@ class AnswerGenerated(BaseModel):
 
     model_config = LENIENT
 
-    schema_version: Literal[1] = 1
+    schema_version: Annotated[Literal[1], BeforeValidator(_require_number)] = 1
     answer_id: Identifier
     tenant: Identifier = "default"
     occurred_at: Annotated[Timestamp, Field(description="not before 2000, not more than a day ahead of the worker")]

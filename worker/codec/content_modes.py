@@ -55,7 +55,8 @@ def headers_by_name(headers: Headers) -> dict[str, bytes]:
     for name, value in headers:
         lower = name.lower()
         if lower in by_name and (lower.startswith(ATTRIBUTE_PREFIX) or lower == "content-type"):
-            label = lower if lower.isascii() and lower.isidentifier() else "a ce_ header"
+            # A name that the producer made up is payload.
+            label = lower if lower.isascii() and lower.replace("-", "_").isidentifier() else "a ce_ header"
             raise invalid_event(label, "the header is given twice")
         if value is not None:
             by_name[lower] = value
