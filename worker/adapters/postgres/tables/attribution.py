@@ -5,6 +5,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from worker.adapters.postgres.tables.columns import (
     COST_USD,
+    by_day,
+    by_time,
     count,
     hash_lengths,
     metadata,
@@ -102,7 +104,7 @@ attributions = Table(
     money("reward_amount"),
     CheckConstraint("(reward_amount IS NULL) = (reward_currency IS NULL)", "reward"),
     CheckConstraint("(reused_from_answer_id IS NULL) = (reused_from_revision IS NULL)", "reused_from"),
-    Index(None, "settled_at", postgresql_using="brin"),
+    by_time("ix_attributions_settled_at", "settled_at"),
     postgresql_partition_by="RANGE (settled_at)",
     comment="One row per computed attribution; answers names the revision that counts. Monthly partitions.",
 )
@@ -132,7 +134,8 @@ source_attributions = Table(
     PrimaryKeyConstraint("tenant", "answer_id", "revision", "position", "settled_at"),
     within_units("credit_units", "share_units", "plain_credit_units", "plain_share_units"),
     CheckConstraint("position >= 0", "position"),
-    Index(None, "settled_at", postgresql_using="brin"),
+    by_time("ix_source_attributions_settled_at", "settled_at"),
+    by_day("ix_source_attributions_day", "settled_at"),
     postgresql_partition_by="RANGE (settled_at)",
     comment="What each source of each attribution earned: one row per source. Monthly partitions.",
 )

@@ -8,6 +8,7 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -67,6 +68,16 @@ def not_negative(*names: str) -> CheckConstraint:
 
 def hash_lengths(*names: str) -> CheckConstraint:
     return CheckConstraint(" AND ".join(f"octet_length({name}) = 32" for name in names), "hashes")
+
+
+def by_time(name: str, of: str) -> Index:
+    """Tiny, for rows that come in the order of time; summarized while they come, not when a vacuum passes by."""
+    return Index(name, text(of), postgresql_using="brin", postgresql_with={"autosummarize": "on"})
+
+
+def by_day(name: str, moment: str) -> Index:
+    """For views that ask by day: their condition on an expression prunes no partition."""
+    return by_time(name, f"((({moment} AT TIME ZONE 'UTC')::date))")
 
 
 def money(name: str) -> CheckConstraint:

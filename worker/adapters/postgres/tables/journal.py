@@ -6,6 +6,7 @@ from sqlalchemy.schema import UniqueConstraint
 from worker.adapters.postgres.tables.columns import (
     COST_USD,
     UNIT_PRICE_USD,
+    by_day,
     hash_lengths,
     metadata,
     moment,
@@ -84,6 +85,7 @@ llm_calls = Table(
     money("cost_usd"),
     Index(None, "call_key"),
     Index(None, "tenant", "answer_id"),
+    by_day("ix_llm_calls_day", "started_at"),
     postgresql_partition_by="RANGE (started_at)",
     comment="Every LLM call ever sent, written before the call and completed after it. Monthly partitions.",
 )
