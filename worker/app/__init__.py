@@ -2,8 +2,10 @@
 
 from worker.adapters.postgres.dead_letter_desk import StoredDeadLetter
 from worker.adapters.postgres.erasure import Erased
+from worker.adapters.postgres.migrate import Migrated
 from worker.adapters.postgres.report import QueryResult
 from worker.adapters.postgres.rights import Role
+from worker.adapters.postgres.stages import Stage
 from worker.app.attributing import open_attributor
 from worker.app.dead_letters import open_dead_letter_desk, replay_dead_letters
 from worker.app.judges import open_judge, unstored_accounts
@@ -25,9 +27,11 @@ from worker.app.running import RunSummary, Worker, ease_garbage_collection, open
 __all__ = [
     "Erased",
     "Facts",
+    "Migrated",
     "QueryResult",
     "Role",
     "RunSummary",
+    "Stage",
     "StoredDeadLetter",
     "Worker",
     "build_credit",

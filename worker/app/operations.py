@@ -11,9 +11,10 @@ from worker.adapters.kafka.topics import TopicReport
 from worker.adapters.postgres.audit import Audit
 from worker.adapters.postgres.database import errors_translated, open_database
 from worker.adapters.postgres.erasure import Erasure
-from worker.adapters.postgres.migrate import migrate_database
+from worker.adapters.postgres.migrate import Migrated, migrate_database
 from worker.adapters.postgres.report import AnswerReport, OwnerTotal, QueryResult, Report, Spend, UngroundedKeyPoint
 from worker.adapters.postgres.rights import Role, grant_rights
+from worker.adapters.postgres.stages import Stage
 from worker.adapters.postgres.store import open_store
 from worker.app.method import code_version
 from worker.core.records import OutboundMessage
@@ -42,12 +43,15 @@ async def publish(settings: Settings, messages: Sequence[OutboundMessage]) -> No
         await publisher.publish(messages)
 
 
-async def migrate(settings: Settings, roles: Mapping[Role, str] = MappingProxyType({})) -> None:
-    """Bring the database to the newest revision, with its partitions, and give these database roles their rights."""
+async def migrate(
+    settings: Settings, roles: Mapping[Role, str] = MappingProxyType({}), stage: Stage = Stage.ALL
+) -> Migrated:
+    """Bring the database as far as the stage goes, with its partitions, and give these database roles their rights."""
     with errors_translated():
-        await migrate_database(settings.postgres)
+        migrated = await migrate_database(settings.postgres, stage)
     if roles:
         await grant_rights(settings.postgres, roles)
+    return migrated
 
 
 async def resume(settings: Settings, reason: str) -> None:

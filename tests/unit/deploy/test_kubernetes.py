@@ -7,6 +7,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 
 from tests.unit.deploy.files import DEPLOY, MANIFESTS, documents, manifest
 from worker.settings import Settings, load_settings
@@ -105,12 +106,26 @@ def test_no_secret_is_in_the_environment() -> None:
 
 @pytest.mark.parametrize("kind", ["Job", "CronJob"])
 def test_the_migrations_have_the_owners_address_and_nothing_else(kind: str) -> None:
-    assert container(kind)["args"] == ["migrate"]
+    assert container(kind)["args"] == ["migrate", "--stage", "pre"], "old workers may still be running"
     [variable] = container(kind)["env"]
     assert variable == {"name": "ATTRIBUTION_POSTGRES__DSN_FILE", "value": f"{MOUNTED}/postgres-dsn"}
     [volume] = pod(kind)["volumes"]
     assert volume["secret"]["secretName"] == "attribution-migrate"
     assert "postgres-dsn" in manifest("Secret", "attribution-migrate")["stringData"]
+
+
+def test_after_a_rollout_the_same_job_runs_the_other_stage() -> None:
+    [kustomization] = documents(DEPLOY / "kubernetes/migrate_post/kustomization.yaml")
+    assert (DEPLOY / "kubernetes/migrate_post" / kustomization["resources"][0]).resolve() == (
+        DEPLOY / "kubernetes/migrate"
+    )
+    [patch] = kustomization["patches"]
+    assert patch["target"] == {"kind": "Job", "name": manifest("Job", "attribution-migrate")["metadata"]["name"]}
+    [operation] = yaml.safe_load(patch["patch"])
+    at: Any = manifest("Job", "attribution-migrate")
+    for part in operation["path"].removeprefix("/").split("/"):
+        at = at[int(part)] if part.isdigit() else at[part]
+    assert (operation["op"], at, operation["value"]) == ("replace", container("Job")["args"], [*at[:-1], "post"])
 
 
 def test_the_example_of_a_secret_holds_no_secret() -> None:
