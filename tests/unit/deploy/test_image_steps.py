@@ -102,6 +102,12 @@ def test_the_images_environment_is_one_that_the_worker_takes(image: Path) -> Non
     assert told["ATTRIBUTION_HTTP__HOST"] == "0.0.0.0"  # noqa: S104  # inside a container
 
 
+def test_the_image_has_what_sends_spans(image: Path) -> None:
+    python = image / "opt/attribution-worker/bin/python"
+    exporter = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+    run([str(python), "-c", f"import {exporter}, opentelemetry.sdk.trace"], image, {}, timeout_s=COMMAND_TIMEOUT_S)
+
+
 def test_credit_is_computed_in_the_image(image: Path) -> None:
     supports = image / "supports.json"
     supports.write_text('{"supports": [[0.2, 1.0], [0.7, 0]]}')
