@@ -27,8 +27,8 @@ def settings_for(cluster: MockKafka) -> SettingsFor:
     def build(**overrides: object) -> KafkaSettings:
         return KafkaSettings.model_validate(
             {
-                # A member that came back under another id is waited for in vain as long as this.
-                "session_timeout_ms": 600,
+                # The mock waits for members to rejoin for what is above a second, and a second for one that is gone.
+                "session_timeout_ms": 1_050,
                 "heartbeat_interval_ms": 100,
                 "commit_interval_ms": 20,
                 "commit_timeout_ms": 500,
