@@ -14,7 +14,7 @@ from schemas.cloud_events import (
     SPECVERSION,
     STRUCTURED_CONTENT_TYPE,
 )
-from schemas.dead_letter import HEADER_PREFIX, DeadLetterHeaders
+from schemas.dead_letter import HEADER_PREFIX, REPLAY_HEADER, REPLAYS_MAX, DeadLetterHeaders
 
 ANSWERS_TOPIC: Final = "answers"
 ATTRIBUTIONS_TOPIC: Final = "attributions"
@@ -67,6 +67,7 @@ def dead_letter_headers_schema() -> _Json:
     properties = {
         HEADER_PREFIX + name: _as_text(field, fields["$defs"]) for name, field in fields["properties"].items()
     }
+    properties[REPLAY_HEADER] = _replay_header()
     return {
         "title": "DeadLetterHeaders",
         "description": fields["description"],
@@ -100,7 +101,7 @@ def _answer_generated() -> _Json:
         "title": "An answer was generated",
         "summary": f"CloudEvents {SPECVERSION} in binary or structured ({STRUCTURED_CONTENT_TYPE}) mode, or bare JSON.",
         "contentType": JSON_CONTENT_TYPE,
-        "headers": _cloud_event_headers(ANSWER_GENERATED_TYPE, required=False),
+        "headers": _answer_headers(),
         "payload": {"$ref": "#/components/schemas/AnswerGenerated"},
         "bindings": _kafka_key("Any; the tenant and answer id keep the events of one answer in order."),
     }
@@ -130,6 +131,23 @@ def _dead_letter() -> _Json:
         "headers": {"$ref": "#/components/schemas/DeadLetterHeaders"},
         "payload": {"description": "The bytes as they were consumed."},
         "bindings": _kafka_key("As it was consumed."),
+    }
+
+
+def _answer_headers() -> _Json:
+    schema = _cloud_event_headers(ANSWER_GENERATED_TYPE, required=False)
+    schema["properties"][REPLAY_HEADER] = _replay_header()
+    return schema
+
+
+def _replay_header() -> _Json:
+    return {
+        "type": "string",
+        "pattern": "^[0-9]+$",
+        "description": (
+            "How often the record was replayed from the dead letters; written by a replay, behind the record's own "
+            f"headers, and never by a producer. What is no number from 0 to {REPLAYS_MAX} counts as 0."
+        ),
     }
 
 

@@ -12,6 +12,12 @@ DETAIL_CHARACTERS_MAX: Final = 2_000
 
 HEADER_PREFIX: Final = "dlq_"
 
+REPLAY_HEADER: Final = HEADER_PREFIX + "replay"
+"""Among the own headers of a record that was replayed from the dead letters: how often."""
+
+REPLAYS_MAX: Final = 100
+"""Each replay opens a new budget of attempts at the judge: who writes to the topic must not open them without end."""
+
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 

@@ -1,12 +1,7 @@
 """How often a record was replayed from the dead letters: one header that travels with the original ones."""
 
-from typing import Final
-
+from schemas.dead_letter import REPLAY_HEADER, REPLAYS_MAX
 from worker.core.records import Headers
-
-REPLAY_HEADER: Final = "dlq_replay"
-REPLAYS_MAX: Final = 100
-"""Each replay opens a new budget of attempts at the judge: who writes to the topic must not open them without end."""
 
 
 def replays_of(headers: Headers) -> int:

@@ -5,14 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from schemas.dead_letter import DeadLetterReason
+from schemas.dead_letter import REPLAY_HEADER, REPLAYS_MAX, DeadLetterReason
 from tests.integration.dead_letters.conftest import COPY_BYTES_MAX
 from tests.support import samples
 from worker.adapters.postgres.dead_letter_desk import DeadLetterDesk, DeadLetterFilter, Resolution
 from worker.adapters.postgres.outbox_store import PostgresOutboxStore
 from worker.adapters.postgres.store import PostgresStore
 from worker.adapters.postgres.tables.queues import DeadLetterState
-from worker.codec.replays import REPLAY_HEADER, REPLAYS_MAX
 from worker.core.model import AnswerId, AnswerIdentity, AnswerKey, TenantId
 from worker.core.records import Headers, OutboundMessage, Record
 from worker.ports import DeadLetter

@@ -7,12 +7,12 @@ import pytest
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
+from schemas.dead_letter import REPLAY_HEADER
 from tests.fakes.judge import FakeJudge
 from tests.support import lines, samples
 from tests.support.kafka import consume, produce
 from worker.app import ensure_topics
 from worker.cli.dead_letters import dead_letters
-from worker.codec.replays import REPLAY_HEADER
 from worker.core.outcome import Outcome
 from worker.embedded.broker import Broker
 from worker.errors import RetryableError

@@ -2,8 +2,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
 from schemas.asyncapi import asyncapi_document
 from schemas.generate import generated_files
+from worker.codec.replays import replayed_headers
 from worker.settings import KafkaSettings
 
 DOCUMENT = asyncapi_document()
@@ -59,3 +62,12 @@ def test_the_schemas_in_it_are_the_json_schemas() -> None:
         assert DOCUMENT["components"]["schemas"][model]["properties"] == published["properties"]
         for name, definition in published["$defs"].items():
             assert DOCUMENT["components"]["schemas"][name] == definition
+
+
+def test_the_header_that_a_replay_writes_is_told_where_it_can_be_met() -> None:
+    (name, count), *_ = replayed_headers(())
+    assert count is not None
+    of_answers = DOCUMENT["components"]["messages"]["answerGenerated"]["headers"]
+    for headers in (of_answers, DOCUMENT["components"]["schemas"]["DeadLetterHeaders"]):
+        Draft202012Validator(headers["properties"][name]).validate(count.decode())
+        assert name not in headers.get("required", [])

@@ -9,13 +9,13 @@ from typing import Any
 from sqlalchemy import ARRAY, BigInteger, ColumnElement, Update, any_, func, insert, literal, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from schemas.dead_letter import DeadLetterReason
+from schemas.dead_letter import REPLAYS_MAX, DeadLetterReason
 from worker.adapters.postgres.database import Database
 from worker.adapters.postgres.headers import decode_headers, encode_headers
 from worker.adapters.postgres.tables import dead_letters, outbox
 from worker.adapters.postgres.tables.queues import DeadLetterState
 from worker.adapters.postgres.text import scrubbed
-from worker.codec.replays import REPLAYS_MAX, replayed_headers, replays_of
+from worker.codec.replays import replayed_headers, replays_of
 from worker.core.records import Record
 
 IS_OPEN = dead_letters.c.state == DeadLetterState.OPEN.value
