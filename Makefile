@@ -11,19 +11,21 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(BIN)/python:
+# Killed half-way it leaves a python without pip, so that only a stamp tells that it was finished.
+$(VENV)/venv.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=python3.x" >&2; exit 1; }
 	@./deploy/prerequisites.sh venv $(PYTHON)
-	@$(PYTHON) -m venv $(VENV)
+	@[ -e $(VENV)/demo.stamp ] || [ -e $(VENV)/dev.stamp ] || $(PYTHON) -m venv --clear $(VENV)
+	@touch $@
 
 # A stamp per lock: an interrupted install is repeated, a finished one is not.
-$(VENV)/demo.stamp: requirements-demo.lock pyproject.toml | $(BIN)/python
+$(VENV)/demo.stamp: requirements-demo.lock pyproject.toml | $(VENV)/venv.stamp
 	@echo "Installing the worker and the embedded services (once) ..."
 	@$(PIP_INSTALL) --require-hashes -r requirements-demo.lock
 	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
+$(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(VENV)/venv.stamp
 	@echo "Installing the worker, the embedded services and the test tools (once) ..."
 	@$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
 	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
@@ -37,6 +39,7 @@ test: $(VENV)/dev.stamp check ## Run every check and the whole suite on a real K
 	@[ -n "$$TEST_KAFKA_BOOTSTRAP" ] || ./deploy/prerequisites.sh kafka $(BIN)/python
 	@./deploy/prerequisites.sh promtool
 	@./deploy/prerequisites.sh pgbouncer
+	@./deploy/prerequisites.sh openssl
 	@$(BIN)/python -m pytest $(PYTEST_OPTIONS)
 
 check: lint types imports generated ## Lint, types, import contracts, generated files, migrations

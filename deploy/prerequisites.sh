@@ -4,6 +4,7 @@
 #   prerequisites.sh kafka PYTHON   what a real Apache Kafka still needs: Java, and Maven to fetch it
 #   prerequisites.sh promtool       Prometheus' checker of alert rules, into .cache
 #   prerequisites.sh pgbouncer      the pooler that the tests run the worker behind
+#   prerequisites.sh openssl        what makes the tests' certificates
 # What cannot be installed is said; whoever needed it decides what follows.
 set -euo pipefail
 
@@ -53,8 +54,11 @@ case "${1:-}" in
     pgbouncer)
         PATH="$PATH:/usr/sbin" command -v pgbouncer >/dev/null || install_packages pgbouncer
         ;;
+    openssl)
+        command -v openssl >/dev/null || install_packages openssl
+        ;;
     *)
-        echo "usage: prerequisites.sh venv|kafka PYTHON, or prerequisites.sh promtool|pgbouncer" >&2
+        echo "usage: prerequisites.sh venv|kafka PYTHON, or prerequisites.sh promtool|pgbouncer|openssl" >&2
         exit 2
         ;;
 esac

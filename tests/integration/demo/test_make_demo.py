@@ -101,7 +101,7 @@ def test_the_first_run_installs_and_the_second_does_not(checkout: Checkout) -> N
     assert checkout.asked() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 @pytest.mark.parametrize("step", ["-m venv", "requirements-demo.lock", "-e ."])
 def test_an_interrupted_install_is_done_again_from_the_step_that_was_not_finished(
     checkout: Checkout, step: str, number: signal.Signals
