@@ -4,9 +4,9 @@ import argparse
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from statistics import median
 from uuid import uuid4
 
@@ -18,7 +18,7 @@ from tests.benchmarks.__main__ import table_of
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.history_fill import Originals, fill
 from tests.benchmarks.history_looks import DAILY, LOOKS, Seen, day_share, known_in, look_at
-from tests.benchmarks.history_saves import TENANT, Computed, save_all
+from tests.benchmarks.history_saves import TENANT, Computed, Work, open_saving, save_all
 from tests.benchmarks.server_costs import cpu_s
 from tests.support.databases import Databases
 from worker.app import ease_garbage_collection
@@ -30,24 +30,39 @@ from worker.telemetry import configure_logging
 ROWS = 2_000_000
 MONTHS = 12
 ROUNDS = 5
-ANSWERS = 8_000
-BOUGHT_ANSWERS = 4_000
+SLICES = 4
+SLICE_ANSWERS = 1_000
+BOUGHT_SLICE_ANSWERS = 500
+LOOK_ANSWERS = 4_000
 ORIGINALS = 64
 GOAL = 0.8
 LOOK_BLOCKS_MAX = 100
 LOOK_RATIO_MAX = 4
 """What a look may read more on a full database: indexes are deeper, and there is one for each month."""
 
-WAL = "SELECT wal_bytes::bigint FROM pg_stat_wal"
+WAL = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Saved:
-    """One round on one database; costs are those of one answer."""
+    """What the slices of one round on one database took, together."""
 
-    answers_per_s: float
-    server_cpu_us: float
-    wal_bytes: float
+    answers: int = 0
+    took_s: float = 0.0
+    server_cpu_s: float = 0.0
+    wal_bytes: int = 0
+
+    @property
+    def answers_per_s(self) -> float:
+        return self.answers / self.took_s
+
+    @property
+    def server_cpu_us(self) -> float:
+        return self.server_cpu_s / self.answers * 1e6
+
+    @property
+    def wal_kb(self) -> float:
+        return self.wal_bytes / self.answers / 1e3
 
 
 class Server:
@@ -60,27 +75,47 @@ class Server:
     def settings(self, dsn: str) -> Settings:
         return Settings().overridden({"postgres": {"dsn": dsn}, "log": {"level": "error"}})
 
-    def save(self, dsn: str, count: int, *, bought: bool) -> Saved:
-        """So many new answers under random ids."""
-        settings = self.settings(dsn)
-        computed = Computed(settings)
-        works = computed.work([str(uuid4()) for _ in range(count)])
+    def save_in_turns(self, empty: str, full: str, slice_answers: int, *, bought: bool) -> tuple[Saved, Saved]:
+        """New answers under random ids, slice by slice: a shared machine changes its pace from second to second."""
         # Pages that the copy of a database, or the round before, left dirty would be written during this one.
         self._execute("CHECKPOINT")
         os.sync()
-        wal, server_cpu_s = self._execute(WAL), self._cpu_s()
-        took_s = uvloop.run(save_all(settings, computed, works, bought=bought))
-        cpu_us = (self._cpu_s() - server_cpu_s) / count * 1e6
-        return Saved(count / took_s, cpu_us, (self._execute(WAL) - wal) / count)
+        return uvloop.run(self._save_in_turns(empty, full, slice_answers, bought=bought))
+
+    async def _save_in_turns(self, empty: str, full: str, slice_answers: int, *, bought: bool) -> tuple[Saved, Saved]:
+        computed = Computed(self.settings(empty))
+        on_empty, on_full = Saved(), Saved()
+        async with AsyncExitStack() as stack:
+            connection = await stack.enter_async_context(connected(self._postgres.dsn))
+            sides = [
+                (saved, await stack.enter_async_context(open_saving(self.settings(dsn), computed, remembers=bought)))
+                for saved, dsn in ((on_empty, empty), (on_full, full))
+            ]
+            for number in range(SLICES):
+                for saved, saving in sides if number % 2 else reversed(sides):
+                    works = computed.work([str(uuid4()) for _ in range(slice_answers)])
+                    wal, cpu_before_s = await connection.fetchval(WAL), self._cpu_s()
+                    saved.took_s += await save_all(saving, works, bought=bought)
+                    saved.server_cpu_s += self._cpu_s() - cpu_before_s
+                    saved.wal_bytes += await connection.fetchval(WAL) - wal
+                    saved.answers += slice_answers
+        return on_empty, on_full
 
     def fill(self, dsn: str, rows: int, months: int) -> Mapping[str, int]:
         """Copies of answers that were saved here as any answer is."""
         settings = self.settings(dsn)
         computed = Computed(settings)
-        works = computed.work([f"original-{number:02d}" for number in range(ORIGINALS)])
-        uvloop.run(save_all(settings, computed, works, bought=True))
-        topic = settings.kafka.answers_topic
-        return asyncio.run(fill(dsn, Originals(TENANT, topic), rows=rows, months=months))
+        self.save(dsn, computed.work([f"original-{number:02d}" for number in range(ORIGINALS)]))
+        return asyncio.run(fill(dsn, Originals(TENANT, settings.kafka.answers_topic), rows=rows, months=months))
+
+    def save(self, dsn: str, works: Sequence[Work]) -> None:
+        settings = self.settings(dsn)
+
+        async def save() -> None:
+            async with open_saving(settings, Computed(settings), remembers=True) as saving:
+                await save_all(saving, works, bought=True)
+
+        uvloop.run(save())
 
     def look(self, dsn: str) -> Mapping[str, Seen]:
         settings = self.settings(dsn)
@@ -106,13 +141,19 @@ class Server:
         return cpu_s(self._postgres.pid)
 
 
-async def _value(dsn: str, statement: str) -> int:
+@asynccontextmanager
+async def connected(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(dsn)
     try:
-        value: int = await connection.fetchval(statement)
-        return value
+        yield connection
     finally:
         await connection.close()
+
+
+async def _value(dsn: str, statement: str) -> int:
+    async with connected(dsn) as connection:
+        value: int = await connection.fetchval(statement)
+        return value
 
 
 @contextmanager
@@ -134,8 +175,8 @@ def run(*, rows: int = ROWS, months: int = MONTHS, rounds: int = ROUNDS) -> list
         filled = filled_figure(counts, running.size_bytes(full), time.monotonic() - began_s)
         return [
             filled,
-            *save_figures(running, full, "saves", ANSWERS, rounds, bought=False),
-            *save_figures(running, full, "saves with two calls each", BOUGHT_ANSWERS, rounds, bought=True),
+            *save_figures(running, full, "saves", SLICE_ANSWERS, rounds, bought=False),
+            *save_figures(running, full, "saves and two calls", BOUGHT_SLICE_ANSWERS, rounds, bought=True),
             *look_figures(running, full),
         ]
 
@@ -146,62 +187,40 @@ def filled_figure(counts: Mapping[str, int], size_bytes: int, took_s: float) -> 
     return Figure("the history", f"{sum(counts.values()):,} rows, {size}", rows, None, "", None)
 
 
-def save_figures(running: Server, full: str, name: str, count: int, rounds: int, *, bought: bool) -> list[Figure]:
-    """Empty and full in turns, each of both first every other time: a shared machine changes its pace."""
-    on_empty: list[Saved] = []
-    on_full: list[Saved] = []
-    for number in range(rounds):
+def save_figures(
+    running: Server, full: str, name: str, slice_answers: int, rounds: int, *, bought: bool
+) -> list[Figure]:
+    """Each round on a fresh empty database and on the full one, in turns."""
+    pairs: list[tuple[Saved, Saved]] = []
+    for _ in range(rounds):
         with running.databases.migrated() as empty:
-            order = [(empty, on_empty), (full, on_full)]
-            for dsn, results in order if number % 2 == 0 else reversed(order):
-                results.append(running.save(dsn, count, bought=bought))
-    rates = [(f.answers_per_s, e.answers_per_s) for f, e in zip(on_full, on_empty, strict=True)]
-    costs = {
-        "processor time of the server for one answer": (
-            [(f.server_cpu_us, e.server_cpu_us) for f, e in zip(on_full, on_empty, strict=True)],
-            "µs",
-        ),
-        "write-ahead log of one answer": (
-            [(f.wal_bytes, e.wal_bytes) for f, e in zip(on_full, on_empty, strict=True)],
-            "bytes",
-        ),
-    }
-    ratio = _ratio(rates)
+            pairs.append(running.save_in_turns(empty, full, slice_answers, bought=bought))
+    rate = _paired(f"{name}: answers/s", "/s", [(empty.answers_per_s, full.answers_per_s) for empty, full in pairs])
+    assert rate.ratio is not None
     return [
-        Figure(
-            f"{name}: answers/s",
-            _median(rates, 0, "/s"),
-            _median(rates, 1, "/s, empty"),
-            ratio,
-            f"≥ {GOAL:g} × the rate when empty",
-            ratio >= GOAL,
-        ),
-        *(
-            Figure(
-                f"{name}: {what}",
-                _median(pairs, 0, f" {unit}"),
-                _median(pairs, 1, f" {unit}, empty"),
-                _ratio(pairs),
-                "",
-                None,
-            )
-            for what, (pairs, unit) in costs.items()
-        ),
+        replace(rate, goal=f"≥ {GOAL:g} × the rate when empty", met=rate.ratio >= GOAL),
+        _paired(f"{name}: processor time of the server", " µs", [(e.server_cpu_us, f.server_cpu_us) for e, f in pairs]),
+        _paired(f"{name}: write-ahead log", " kB", [(e.wal_kb, f.wal_kb) for e, f in pairs]),
     ]
 
 
-def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
-    return median(full / empty for full, empty in pairs)
+def _paired(name: str, unit: str, pairs: Sequence[tuple[float, float]]) -> Figure:
+    """Medians with their spread, and the median of the pairs' ratios with theirs."""
+    on_empty, on_full = zip(*pairs, strict=True)
+    ratios = [full / empty for empty, full in pairs]
+    spread = f"ratios {min(ratios):.2f} to {max(ratios):.2f}"
+    return Figure(
+        name, f"{_spread(on_full)}{unit}; {spread}", f"{_spread(on_empty)}{unit}, empty", median(ratios), "", None
+    )
 
 
-def _median(pairs: Sequence[tuple[float, float]], side: int, unit: str) -> str:
-    values = [pair[side] for pair in pairs]
-    return f"{median(values):,.0f}{unit} ({min(values):,.0f} to {max(values):,.0f})"
+def _spread(values: Sequence[float]) -> str:
+    return f"{median(values):,.4g} ({min(values):,.4g} to {max(values):,.4g})"
 
 
 def look_figures(running: Server, full: str) -> list[Figure]:
     with running.databases.migrated() as empty:
-        running.save(empty, ANSWERS, bought=True)
+        running.save(empty, Computed(running.settings(empty)).work([str(uuid4()) for _ in range(LOOK_ANSWERS)]))
         baseline = running.look(empty)
     seen = running.look(full)
     known = asyncio.run(known_in(full))
@@ -216,7 +235,7 @@ def _look_figure(name: str, seen: Seen, empty: Seen) -> Figure:
     return Figure(
         f"look: {name}",
         f"{seen.blocks:,.0f} blocks, {seen.median_s * 1e3:.1f} ms",
-        f"{empty.blocks:,.0f} blocks, {empty.median_s * 1e3:.1f} ms, {ANSWERS:,} answers in all",
+        f"{empty.blocks:,.0f} blocks, {empty.median_s * 1e3:.1f} ms, {LOOK_ANSWERS:,} answers in all",
         seen.blocks / empty.blocks if empty.blocks else None,
         f"≤ {LOOK_RATIO_MAX} × and {LOOK_BLOCKS_MAX} blocks",
         seen.blocks <= LOOK_RATIO_MAX * empty.blocks + LOOK_BLOCKS_MAX,

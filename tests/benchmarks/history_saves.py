@@ -27,6 +27,7 @@ from worker.settings import IntakeSettings, Settings
 TENANT = "bench"
 IN_FLIGHT = 200
 CALL_LIFE_S = 120.0
+PUBLISH_INTERVAL_S = 0.02
 PRICES = UnitPrices(
     input=Decimal("0.25"),
     output=Decimal(2),
@@ -155,29 +156,28 @@ async def open_saving(settings: Settings, computed: Computed, *, remembers: bool
         yield Saving(store, accounts, Responses(computed.judgement))
 
 
-async def save_all(settings: Settings, computed: Computed, works: Sequence[Work], *, bought: bool) -> float:
+async def save_all(saving: Saving, works: Sequence[Work], *, bought: bool) -> float:
     """Seconds until everything is saved and out of the outbox, `IN_FLIGHT` answers at once."""
-    async with open_saving(settings, computed, remembers=bought) as saving:
-        waiting = iter(works)
-        saved = asyncio.Event()
+    waiting = iter(works)
+    saved = asyncio.Event()
 
-        async def save_next() -> None:
-            for work in waiting:
-                await (saving.bought(work) if bought else saving.local(work))
+    async def save_next() -> None:
+        for work in waiting:
+            await (saving.bought(work) if bought else saving.local(work))
 
-        async def save_everything() -> None:
-            async with asyncio.TaskGroup() as savers:
-                for _ in range(IN_FLIGHT):
-                    savers.create_task(save_next())
-            saved.set()
+    async def save_everything() -> None:
+        async with asyncio.TaskGroup() as savers:
+            for _ in range(IN_FLIGHT):
+                savers.create_task(save_next())
+        saved.set()
 
-        began_s = time.perf_counter()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(save_everything())
-            while not saved.is_set():
-                # So often that batches are as full as the worker's.
-                await asyncio.sleep(0.02)
-                await saving.publish()
-        while await saving.publish():
-            pass
-        return time.perf_counter() - began_s
+    began_s = time.perf_counter()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(save_everything())
+        while not saved.is_set():
+            # So seldom that batches are as full as the worker's.
+            await asyncio.sleep(PUBLISH_INTERVAL_S)
+            await saving.publish()
+    while await saving.publish():
+        pass
+    return time.perf_counter() - began_s
