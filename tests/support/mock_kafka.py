@@ -130,6 +130,10 @@ class MockKafka:
         array = (ctypes.c_int * len(codes))(*codes)
         self._library.rd_kafka_mock_push_request_errors_array(self._cluster, api, len(codes), array)
 
+    def refuse_topic(self, topic: str, code: Code) -> None:
+        """What metadata says of the topic from now on."""
+        self._library.rd_kafka_mock_topic_set_error(self._cluster, topic.encode(), code)
+
     def heal(self, api: Api) -> None:
         """Forget the errors that were not answered with yet."""
         self._library.rd_kafka_mock_clear_request_errors(self._cluster, api)
@@ -218,6 +222,7 @@ _SIGNATURES: Mapping[str, tuple[object, list[object] | None]] = {
     "mock_cluster_bootstraps": (_text, [_pointer]),
     "mock_group_initial_rebalance_delay_ms": (None, [_pointer, ctypes.c_int32]),
     "mock_topic_create": (_int, [_pointer, _text, _int, _int]),
+    "mock_topic_set_error": (None, [_pointer, _text, _int]),
     "mock_partition_delete_records": (_int, [_pointer, _text, ctypes.c_int32, ctypes.c_int64]),
     "mock_partition_set_leader": (_int, [_pointer, _text, ctypes.c_int32, ctypes.c_int32]),
     "mock_coordinator_set": (_int, [_pointer, _text, _text, ctypes.c_int32]),

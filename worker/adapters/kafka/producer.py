@@ -6,12 +6,22 @@ from contextlib import AbstractAsyncContextManager
 from typing import Self
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import MessageSizeTooLargeError
+from aiokafka.errors import (
+    CorruptRecordException,
+    KafkaError,
+    MessageSizeTooLargeError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from aiokafka.protocol.metadata import MetadataRequest
 
 from worker.adapters.kafka.connection import close_in_time, connection_options, start_client, translated_errors
 from worker.core.records import OutboundMessage
 from worker.errors import FatalError, UnavailableError
 from worker.settings import KafkaSettings
+
+LOOK_TIMEOUT_S = 2.0
+"""How long the broker may take to say which topics it knows, after a failure."""
 
 BATCH_BYTES = 256 * 2**10
 """Gathered into one record batch per partition: at aiokafka's 16 KiB a few attributions would fill it."""
@@ -42,7 +52,10 @@ class KafkaPublisher(AbstractAsyncContextManager["KafkaPublisher"]):
             await self.stop()
             raise
         except UnavailableError as error:
-            unknown = await self._discard_and_name_unknown_topics(messages)
+            try:
+                unknown = await self._unknown_topics(messages)
+            finally:
+                await self.stop()
             if unknown:
                 raise FatalError(f"no such topic: {', '.join(unknown)}; run `attribution-worker topics`") from error
             raise
@@ -60,16 +73,22 @@ class KafkaPublisher(AbstractAsyncContextManager["KafkaPublisher"]):
                 acknowledgement.cancel()
         failures = [error for acknowledgement in sent if (error := acknowledgement.exception()) is not None]
         if failures:
-            raise failures[0]
+            _raise_failure(failures[0])
 
-    async def _discard_and_name_unknown_topics(self, messages: Sequence[OutboundMessage]) -> list[str]:
-        """A topic that does not exist is waited for until the time is up, without a word."""
-        producer = self._client
-        await self.stop()
-        if producer is None or not producer.client.cluster.brokers():
+    async def _unknown_topics(self, messages: Sequence[OutboundMessage]) -> list[str]:
+        """A topic that does not exist is waited for until the time is up, without a word: so the broker is asked.
+
+        None where it does not answer: what the client knows may be from before it came to these topics.
+        """
+        if self._client is None or (node := self._client.client.get_random_node()) is None:
             return []
-        known = producer.client.cluster.topics(exclude_internal_topics=False)
-        return sorted({message.topic for message in messages} - known)
+        request = MetadataRequest(sorted({message.topic for message in messages}), allow_auto_topic_creation=False)
+        try:
+            async with asyncio.timeout(LOOK_TIMEOUT_S):
+                response = await self._client.client.send(node, request)
+        except (KafkaError, OSError, TimeoutError):
+            return []
+        return [name for code, name, *_ in response.topics if for_code(code) is UnknownTopicOrPartitionError]
 
     async def stop(self) -> None:
         producer, self._client = self._client, None
@@ -102,3 +121,10 @@ class KafkaPublisher(AbstractAsyncContextManager["KafkaPublisher"]):
         except MessageSizeTooLargeError as error:
             raise FatalError(f"a message to {message.topic} is above kafka.message_bytes_max") from error
         return acknowledgement
+
+
+def _raise_failure(error: BaseException) -> None:
+    if isinstance(error, CorruptRecordException):
+        # Of what is read it means a loss. What is sent was spoilt on its way, and may arrive whole the next time.
+        raise UnavailableError(f"publishing: a batch did not arrive whole: {error}") from error
+    raise error
