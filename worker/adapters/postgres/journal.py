@@ -127,6 +127,7 @@ class Batches:
     async def responses(self, call_keys: Sequence[bytes]) -> Sequence[Sequence[JournaledCall]]:
         async def work(connection: AsyncConnection) -> dict[bytes, list[JournaledCall]]:
             found: dict[bytes, list[JournaledCall]] = {key: [] for key in call_keys}
+            await connection.execute(statements.PLAN_ONCE)
             for row in await connection.execute(statements.RESPONSES, {"call_keys": sorted(found)}):
                 found[row.call_key].append(journaled_call(row))
             return found
@@ -138,6 +139,7 @@ class Batches:
         wanted = arrays_of(statements.ANSWER_KEY_COLUMNS, [(key.tenant, key.answer_id) for key in sorted(set(keys))])
 
         async def work(connection: AsyncConnection) -> dict[tuple[str, str], Usage]:
+            await connection.execute(statements.PLAN_ONCE)
             rows = await connection.execute(statements.USAGE, wanted)
             return {(row.tenant, row.answer_id): usage_of_row(row) for row in rows}
 
@@ -192,6 +194,7 @@ async def _answered_since(connection: AsyncConnection, winners: Sequence[CallInt
     looked = {intent.call_key: intent.responses_known for intent in winners if intent.responses_known is not None}
     if not looked:
         return []
+    await connection.execute(statements.PLAN_ONCE)
     rows = await connection.execute(statements.RESPONSE_COUNTS, {"call_keys": sorted(looked)})
     more = {row.call_key for row in rows if row.responses > looked[row.call_key]}
     return [intent for intent in winners if intent.call_key in more]
@@ -208,11 +211,17 @@ async def _waits(connection: AsyncConnection, intents: Sequence[CallIntent]) -> 
 
 async def _close(connection: AsyncConnection, closes: Sequence[Close]) -> Sequence[Exception | None]:
     results = dict(closes)
-    await connection.execute(statements.LOCK_CLAIMS_OF_CALLS, {"call_ids": list(results)})
+    claims = await connection.execute(statements.LOCK_CLAIMS_OF_CALLS, {"call_ids": list(results)})
+    started_at = {row.call_id: row.started_at for row in claims}
     await connection.execute(statements.DELETE_CLAIMS_OF_CALLS, {"call_ids": list(results)})
     known: set[UUID] = set()
-    for part in _parts(list(results.items())):
-        known.update((await connection.execute(statements.CLOSE, close_arrays(part))).scalars())
+    for part in _parts([(call_id, result) for call_id, result in results.items() if call_id in started_at]):
+        at = [started_at[call_id] for call_id, _ in part]
+        ends = {**close_arrays(part), "first_at": min(at), "last_at": max(at)}
+        known.update((await connection.execute(statements.CLOSE, ends)).scalars())
+    # Whose claim has expired and was taken over.
+    for part in _parts([(call_id, result) for call_id, result in results.items() if call_id not in started_at]):
+        known.update((await connection.execute(statements.CLOSE_OLD, close_arrays(part))).scalars())
     missed = [call_id for call_id in results if call_id not in known]
     if missed:
         known.update((await connection.execute(statements.KNOWN_CALLS, {"call_ids": missed})).scalars())

@@ -16,6 +16,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    true,
     update,
 )
 from sqlalchemy.dialects.postgresql import insert
@@ -47,6 +48,13 @@ def _still_open() -> ColumnElement[bool]:
     """Only partitions that may hold a call which somebody can still close; twice the longest life is enough."""
     return _calls.started_at > func.now() - literal_column(f"interval '{2 * INTENT_LIFE_S_MAX:.0f} seconds'")
 
+
+# Calls of any age are looked for, in every partition there is, and planning for each takes ten times what the look
+# takes: so it is planned once. Without sequential scans, for the plan may be made while a partition is empty.
+PLAN_ONCE = select(
+    func.set_config("plan_cache_mode", "force_generic_plan", True), func.set_config("enable_seqscan", "off", True)
+)
+"""For the rest of a transaction whose statements find their rows by index whatever the tables hold."""
 
 _intents = unnested(INTENT_COLUMNS)
 _deadline = func.now() + _intents.c.lives_s * _second
@@ -86,7 +94,10 @@ HOLDERS = select(_claims.call_key, _claims.call_id, func.greatest(0, _left_s).la
 )
 
 LOCK_CLAIMS_OF_CALLS = (
-    select(_claims.call_key).where(_claims.call_id == _call_ids).order_by(_claims.call_key).with_for_update()
+    select(_claims.call_id, _claims.started_at)
+    .where(_claims.call_id == _call_ids)
+    .order_by(_claims.call_key)
+    .with_for_update()
 )
 DELETE_CLAIMS_OF_CALLS = delete(llm_call_claims).where(_claims.call_id == _call_ids)
 _expired = (
@@ -101,7 +112,7 @@ DELETE_EXPIRED_CLAIMS = (
 )
 
 _ends = unnested(CLOSE_COLUMNS)
-CLOSE = (
+CLOSE_OLD = (
     update(llm_calls)
     .where(
         _calls.call_id == _ends.c.given_call_id,
@@ -111,6 +122,9 @@ CLOSE = (
     .values({"finished_at": func.now()} | {item.name: _ends.c[f"given_{item.name}"] for item in END_COLUMNS})
     .returning(_calls.call_id)
 )
+"""Wherever among the calls that may still be open."""
+# Parameters, unlike now(), prune partitions before they are planned for.
+CLOSE = CLOSE_OLD.where(_calls.started_at.between(bindparam("first_at"), bindparam("last_at")))
 KNOWN_CALLS = select(_calls.call_id).where(_calls.call_id == _call_ids, _still_open())
 
 RESPONSES = (
@@ -137,9 +151,10 @@ RESPONSE_COUNTS = (
 )
 
 _wanted = unnested(ANSWER_KEY_COLUMNS)
-USAGE = (
+# A look for each answer: a join could be planned as a scan of everything, which is right as long as there is little.
+_calls_of = (
     select(
-        *ANSWER_KEY_COLUMNS,
+        func.count().label("rows"),
         func.count().filter(or_(_calls.outcome != FAILED, _calls.cost_usd > 0)).label("calls"),
         func.sum(_calls.input_tokens).label("input_tokens"),
         func.sum(_calls.cache_read_tokens).label("cache_read_tokens"),
@@ -148,9 +163,11 @@ USAGE = (
         func.sum(_calls.reasoning_tokens).label("reasoning_tokens"),
         case((func.bool_and(_calls.cost_usd.is_not(None)), func.sum(_calls.cost_usd))).label("cost_usd"),
     )
-    .join(_wanted, and_(_calls.tenant == _wanted.c.tenant, _calls.answer_id == _wanted.c.answer_id))
-    .group_by(*ANSWER_KEY_COLUMNS)
+    .select_from(llm_calls)
+    .where(_calls.tenant == _wanted.c.tenant, _calls.answer_id == _wanted.c.answer_id)
+    .lateral("calls_of")
 )
+USAGE = select(_wanted, _calls_of).join(_calls_of, true()).where(_calls_of.c.rows > 0)
 
 _erased = {"response": None, "response_hash": func.sha256(_calls.response)}
 _settled = unnested(GIVEN_ANSWER_KEY_COLUMNS)
