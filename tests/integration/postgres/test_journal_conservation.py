@@ -52,6 +52,22 @@ async def test_what_must_never_be_is_found(
     assert fault in {row[0] for row in await sql.fetch(FAULTS)}
 
 
+async def test_a_call_that_another_worker_ended_just_before_the_settlement_is_no_fault(
+    store: PostgresStore, journal: PostgresCallJournal, sql: asyncpg.Connection
+) -> None:
+    """One that was frozen, or had other content under the same id: journaled, and not of this attribution's cost."""
+    counted, late = calls.intent("counted"), calls.intent("late")
+    await open_all(journal, [counted])
+    await journal.close(counted.call_id, calls.complete())
+    usage = await journal.usage_of(counted.answer_key)
+    await open_all(journal, [late])
+    await journal.close(late.call_id, calls.complete())
+    await save(store, settled("a-1", usage))
+    assert await sql.fetch(FAULTS) == []
+    await sql.execute("UPDATE attributions SET llm_call_count = 2")
+    assert [row[0] for row in await sql.fetch(FAULTS)] == ["an attribution whose cost is not its calls'"]
+
+
 @dataclass(slots=True)
 class Bill:
     """What the provider did and charged for, and which responses it delivered."""
