@@ -17,6 +17,7 @@ class LlmAccount:
     """Its address, and what it says of itself."""
 
     base_url: str
+    pid: int
 
     def settings(self) -> Mapping[str, Mapping[str, object]]:
         """Sections of a worker that judges by it."""
@@ -63,7 +64,7 @@ def llm_account(*options: str) -> Iterator[LlmAccount]:
                 name, _, value = line.strip().partition("=")
                 if name == "ATTRIBUTION_LLM__OPENAI_BASE_URL":
                     assert HOST in value
-                    yield LlmAccount(value)
+                    yield LlmAccount(value, process.pid)
                     break
         finally:
             process.terminate()

@@ -1,0 +1,228 @@
+"""How throughput grows with 1, 2 and 3 worker processes on one topic, and what the machine has left for a fourth.
+
+Processes as they are run, on Apache Kafka and PostgreSQL with durable commits, with the local judge, which computes,
+and with calls to an emulated account, which wait. Broker, database, account and workers share this machine.
+"""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from statistics import median
+
+import asyncpg
+import psutil
+from rich.console import Console
+
+from tests.benchmarks.__main__ import table_of
+from tests.benchmarks.figure import Figure
+from tests.benchmarks.line_events import FULL_SIZE
+from tests.benchmarks.llm_account import LlmAccount, llm_account
+from tests.benchmarks.server_costs import cpu_s
+from tests.support.command_line import environment, environment_of, program
+from tests.support.databases import Databases
+from tests.support.kafka import produce
+from worker.app import ensure_topics
+from worker.embedded.apache_kafka import ApacheKafka
+from worker.embedded.postgres import PostgresServer
+from worker.embedded.postgres_binaries import embedded_binaries, system_binaries
+from worker.settings import Settings
+
+WORKERS = (1, 2, 3)
+ROUNDS = 3
+PARTITIONS = 12
+LOCAL_EVENTS = 9_000
+CALL_LATENCY_S = 1.0
+CALLS_PER_ANSWER = 2
+IN_FLIGHT = 24
+"""Records of one worker that waits for calls: few enough for three of them to leave the processor idle."""
+BOUGHT_EVENTS = 260
+"""For each worker."""
+WARM_UP = 0.15
+COOL_DOWN = 0.9
+"""Between these parts of the events all workers are at work, and nothing starts or ends."""
+SAMPLE_INTERVAL_S = 0.25
+WAIT_S_MAX = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What had been done and used by then."""
+
+    at_s: float
+    settled: int
+    used_s: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """While all were at work; `cores` are those kept busy, by whom."""
+
+    answers_per_s: float
+    cores: Mapping[str, float]
+
+    @property
+    def cores_in_all(self) -> float:
+        return sum(self.cores.values())
+
+
+class Machine:
+    """One topic of events, the servers, and fresh databases."""
+
+    def __init__(self, broker: ApacheKafka, postgres: PostgresServer, databases: Databases, events: int) -> None:
+        self._broker = broker
+        self._postgres = postgres
+        self._databases = databases
+        self._topics = {
+            "answers_topic": "processes.answers",
+            "attributions_topic": "processes.attributions",
+            "dead_letter_topic": "processes.dead-letter",
+            "partitions": PARTITIONS,
+        }
+        asyncio.run(self._fill(events))
+
+    async def _fill(self, events: int) -> None:
+        settings = Settings().overridden({"kafka": {**self._topics, **self._broker.settings_overrides()}})
+        await ensure_topics(settings)
+        event = FULL_SIZE.events()
+        # Each of its own content: else most would be judged once and copied.
+        own = [{**json.loads(event(number)), "query": f"question {number}"} for number in range(events)]
+        await produce(self._broker, settings.kafka.answers_topic, [json.dumps(given).encode() for given in own])
+
+    def measure(self, workers: int, events: int, account: LlmAccount | None = None) -> Speed:
+        """So many workers, from the beginning of the topic, as a group of their own, on an empty database."""
+        with self._databases.migrated() as dsn, ExitStack() as stack:
+            settings = self._settings(dsn, account)
+            running = [stack.enter_context(_worker(settings)) for _ in range(workers)]
+            assert self._postgres.pid is not None
+            assert self._broker.pid is not None
+            pids = {
+                "workers": [process.pid for process in running],
+                "PostgreSQL": [self._postgres.pid],
+                "Kafka": [self._broker.pid],
+            }
+            if account is not None:
+                pids["the account"] = [account.pid]
+            return _speed(asyncio.run(_watch(dsn, events, running, pids)), events)
+
+    def _settings(self, dsn: str, account: LlmAccount | None) -> Settings:
+        kafka = {**self._topics, **self._broker.settings_overrides(), "group_id": uuid.uuid4().hex}
+        judging = {} if account is None else {**account.settings(), "intake": {"records_max": IN_FLIGHT}}
+        return Settings().overridden({"kafka": kafka, "postgres": {"dsn": dsn}, "log": {"format": "json"}, **judging})
+
+
+@contextmanager
+def _worker(settings: Settings) -> Iterator["subprocess.Popen[bytes]"]:
+    variables = environment(**environment_of(settings))
+    with subprocess.Popen(  # noqa: S603  # our own program
+        program("run"), env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+async def _watch(
+    dsn: str, events: int, running: Sequence["subprocess.Popen[bytes]"], pids: Mapping[str, Sequence[int]]
+) -> list[Sample]:
+    """Until so many events are settled."""
+    connection = await asyncpg.connect(dsn)
+    deadline_s = time.monotonic() + WAIT_S_MAX
+    samples: list[Sample] = []
+    try:
+        while not samples or samples[-1].settled < events:
+            if time.monotonic() > deadline_s or any(process.poll() is not None for process in running):
+                raise RuntimeError(f"{samples[-1].settled} of {events} events settled, and a worker ended or is slow")
+            await asyncio.sleep(SAMPLE_INTERVAL_S)
+            settled = await connection.fetchval("SELECT count(*) FROM answers")
+            used_s = {name: sum(map(cpu_s, given)) for name, given in pids.items()}
+            samples.append(Sample(time.monotonic(), settled, used_s))
+        return samples
+    finally:
+        await connection.close()
+
+
+def _speed(samples: Sequence[Sample], events: int) -> Speed:
+    first = next(sample for sample in samples if sample.settled >= WARM_UP * events)
+    last = next(sample for sample in reversed(samples) if sample.settled <= COOL_DOWN * events)
+    took_s = last.at_s - first.at_s
+    cores = {name: (last.used_s[name] - first.used_s[name]) / took_s for name in first.used_s}
+    return Speed((last.settled - first.settled) / took_s, cores)
+
+
+@contextmanager
+def machine(events: int) -> Iterator[Machine]:
+    with ApacheKafka() as broker, PostgresServer(system_binaries() or embedded_binaries()) as postgres:
+        databases = Databases(postgres.dsn)
+        yield Machine(broker, postgres, databases, events)
+        databases.close()
+
+
+def run(*, rounds: int = ROUNDS) -> list[Figure]:
+    """Some ten minutes."""
+    with machine(LOCAL_EVENTS) as running:
+        return [*local_figures(running, rounds), *bought_figures(running, rounds)]
+
+
+def local_figures(running: Machine, rounds: int) -> list[Figure]:
+    speeds: dict[int, list[Speed]] = {workers: [] for workers in WORKERS}
+    for _ in range(rounds):
+        for workers in WORKERS:
+            speeds[workers].append(running.measure(workers, LOCAL_EVENTS))
+    return figures("local judge", speeds)
+
+
+def bought_figures(running: Machine, rounds: int) -> list[Figure]:
+    speeds: dict[int, list[Speed]] = {workers: [] for workers in WORKERS}
+    with llm_account("--latency", str(CALL_LATENCY_S), "--judgements", "instant") as account:
+        for _ in range(rounds):
+            for workers in WORKERS:
+                speeds[workers].append(running.measure(workers, BOUGHT_EVENTS * workers, account))
+    name = f"{IN_FLIGHT} in flight each, {CALLS_PER_ANSWER} calls of {CALL_LATENCY_S:g} s"
+    return figures(name, speeds)
+
+
+def figures(judge: str, speeds: Mapping[int, Sequence[Speed]]) -> list[Figure]:
+    """Each beside one worker's in the same round."""
+    alone = [speed.answers_per_s for speed in speeds[1]]
+    return [_figure(f"{workers} × {judge}", given, alone) for workers, given in speeds.items()]
+
+
+def _figure(name: str, speeds: Sequence[Speed], alone: Sequence[float]) -> Figure:
+    rates = [speed.answers_per_s for speed in speeds]
+    growth = median(rate / beside for rate, beside in zip(rates, alone, strict=True))
+    return Figure(
+        name,
+        f"{_spread(rates)} answers/s; {_busy(speeds)}",
+        f"{median(alone):.0f} answers/s, one worker",
+        growth,
+        "told, not aimed for",
+        None,
+    )
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{median(values):.0f} ({min(values):.0f} to {max(values):.0f})"
+
+
+def _busy(speeds: Sequence[Speed]) -> str:
+    parts = ", ".join(f"{name} {median(speed.cores[name] for speed in speeds):.2f}" for name in speeds[0].cores)
+    in_all = median(speed.cores_in_all for speed in speeds)
+    return f"{in_all:.2f} of {psutil.cpu_count()} cores busy with it: {parts}"
+
+
+def main() -> None:
+    """For quick looks: fewer rounds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    Console().print(table_of(__name__, run(rounds=parser.parse_args().rounds)))
+
+
+if __name__ == "__main__":
+    main()
