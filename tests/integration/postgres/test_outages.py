@@ -8,14 +8,20 @@ import asyncpg
 import pytest
 from pydantic import SecretStr
 
+from schemas.dead_letter import DeadLetterReason
 from tests.support import samples
 from tests.support.attributions import attribution_of, message_of
+from tests.support.conditions import until_equal
+from tests.support.cutting_proxy import CuttingProxy
 from worker.adapters.postgres.store import PostgresStore, open_store
+from worker.core.records import OutboundMessage
 from worker.errors import FatalError, UnavailableError
-from worker.ports import SaveResult
+from worker.ports import DeadLetter, SaveResult
 from worker.settings import PostgresSettings, Settings
 
 pytestmark = pytest.mark.postgres
+
+HOLDING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'"
 
 
 def settings_of(dsn: str, **postgres: object) -> Settings:
@@ -109,6 +115,41 @@ async def test_cancelled_calls_leave_no_connection_checked_out(store: PostgresSt
                 call.cancel()
     assert store.database.engine.pool.checkedout() == 0  # type: ignore[attr-defined]  # of QueuePool
     assert await store.pending() == 1
+
+
+async def test_a_server_that_falls_silent_is_an_outage_wherever_it_is_asked(postgres_dsn: str) -> None:
+    """asyncpg#1309: a connection whose server is gone without a word waits for ever."""
+    for ask in (hold, set_aside, PostgresStore.pending, PostgresStore.check_dead_letter_limits):
+        async with CuttingProxy(postgres_dsn, cut_at=b"SELECT", forward=True, holds=True) as proxy:
+            settings = settings_of(proxy.dsn, statement_timeout_s=0.1, transient_retries_max=0)
+            async with open_store(settings, code_version="test") as store:
+                with pytest.raises(UnavailableError):
+                    await ask(store)
+                await ask(store)
+
+
+async def set_aside(store: PostgresStore) -> None:
+    dead_letter = DeadLetter(samples.record(), DeadLetterReason.NOT_JSON, "no JSON", attempts=1)
+    await store.save_dead_letter(dead_letter, OutboundMessage("dead-letters", b"k", b"v"))
+
+
+@pytest.mark.parametrize("error", [UnavailableError("the broker is down"), asyncio.CancelledError()], ids=type)
+async def test_what_went_wrong_within_a_transaction_is_told_and_not_that_its_session_is_gone_too(
+    postgres_dsn: str, sql: asyncpg.Connection, error: BaseException
+) -> None:
+    """The relay publishes while the server restarts: a cancellation that got lost there would never end a worker."""
+    async with open_store(settings_of(postgres_dsn, idle_in_transaction_timeout_s=0.05), code_version="test") as store:
+        await save(store)
+
+        async def publish() -> None:
+            async with store.claim(1):
+                await until_equal(lambda: sql.fetchval(HOLDING), 0)
+                raise error
+
+        with pytest.raises(type(error)) as raised:
+            await publish()
+        assert raised.value is error
+        assert await store.pending() == 1
 
 
 async def hold(store: PostgresStore) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import NoReturn, TypeVar
 
 from sqlalchemy import func, select
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncTransaction
 
 from worker.adapters.postgres.engine import open_engine, server_settings
 from worker.adapters.postgres.failures import Failure, classify, connections_are_stale, sqlstate_of, translated
@@ -51,12 +51,17 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """One transaction, committed on a normal exit; errors are the driver's."""
+        """One transaction, committed on a normal exit; errors are the driver's, or what was raised within."""
         async with self.engine.connect() as connection:
             try:
-                async with connection.begin():
+                transaction = await connection.begin()
+                try:
                     await self._set_timeouts(connection)
                     yield connection
+                except BaseException:
+                    await _undo(connection, transaction)
+                    raise
+                await transaction.commit()
             except Exception as error:
                 if connections_are_stale(error):
                     await connection.invalidate(error)
@@ -68,6 +73,17 @@ class Database:
         if self.settings.transaction_pooling:
             calls = [func.set_config(name, value, True) for name, value in server_settings(self.settings).items()]
             await connection.execute(select(*calls))
+
+
+async def _undo(connection: AsyncConnection, transaction: AsyncTransaction) -> None:
+    """Roll back; of a connection that is gone or silent nothing is told: what went wrong first is, a cancellation too.
+
+    Nobody is to have such a connection again.
+    """
+    try:
+        await transaction.rollback()
+    except Exception as error:  # noqa: BLE001  # whatever the driver says of it
+        await connection.invalidate(error)
 
 
 @contextmanager

@@ -33,6 +33,11 @@ def server_settings(settings: PostgresSettings) -> Mapping[str, str]:
     }
 
 
+def answer_timeout_s(settings: PostgresSettings) -> float:
+    """How long an answer is waited for. The server ends a statement before; this is for a server that went silent."""
+    return 2 * settings.statement_timeout_s
+
+
 def _milliseconds(seconds: float) -> str:
     return str(max(1, round(seconds * 1_000)))
 
@@ -67,6 +72,7 @@ def _pooled_here(settings: PostgresSettings) -> AsyncEngine:
         return await asyncpg.connect(
             settings.dsn.get_secret_value(),
             timeout=settings.connect_timeout_s,
+            command_timeout=answer_timeout_s(settings),
             server_settings=dict(server_settings(settings)),
         )
 
@@ -88,7 +94,10 @@ def _pooled_by_server(settings: PostgresSettings) -> AsyncEngine:
 
     async def connect(*_arguments: object, **_keywords: object) -> asyncpg.Connection:
         return await asyncpg.connect(
-            settings.dsn.get_secret_value(), timeout=settings.connect_timeout_s, statement_cache_size=0
+            settings.dsn.get_secret_value(),
+            timeout=settings.connect_timeout_s,
+            command_timeout=answer_timeout_s(settings),
+            statement_cache_size=0,
         )
 
     return create_async_engine(
