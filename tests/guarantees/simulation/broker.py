@@ -10,7 +10,7 @@ from tests.guarantees.simulation.corpus import Produced
 from tests.guarantees.simulation.loop import Process, ProcessState
 from tests.guarantees.simulation.schedule import KAFKA
 from tests.guarantees.simulation.truth import Truth
-from tests.guarantees.simulation.world import World
+from tests.guarantees.simulation.world import Guarantee, World
 from worker.core.records import OutboundMessage, Record, TopicPartition
 from worker.errors import UnavailableError
 
@@ -209,11 +209,11 @@ class Broker:
         for topic_partition, offset in offsets.items():
             for record in self.logs[topic_partition]:
                 if record.offset < offset and not self.truth.has_outcome(record):
-                    self.world.violate("NeverCommittedPastUnfinished", f"{topic_partition} {record.offset} < {offset}")
+                    self.world.violate(Guarantee.NEVER_COMMITTED_PAST_UNFINISHED, f"{topic_partition} {record.offset} < {offset}")
             if offset < self.committed.get(topic_partition, 0):
-                self.world.violate("CommitsNeverMoveBack", f"{topic_partition} to {offset}")
+                self.world.violate(Guarantee.COMMITS_NEVER_MOVE_BACK, f"{topic_partition} to {offset}")
             if offset > self.end(topic_partition):
-                self.world.violate("NeverCommittedPastUnfinished", f"{topic_partition} past its end: {offset}")
+                self.world.violate(Guarantee.NEVER_COMMITTED_PAST_UNFINISHED, f"{topic_partition} past its end: {offset}")
             self.committed[topic_partition] = offset
 
 

@@ -93,7 +93,7 @@ class Produced:
 
 def records_of(rng: random.Random, partitions: int) -> tuple[Produced, ...]:
     """Most are there from the start, the others come while the workers run."""
-    number_of_records = rng.randint(20, 40)
+    number_of_records = rng.randint(12, 32)
     made: list[Produced] = []
     for number in range(number_of_records):
         earlier = [record for record in made if record.answer is not None]

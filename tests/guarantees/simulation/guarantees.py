@@ -7,6 +7,7 @@ from decimal import Decimal
 from schemas.dead_letter import DeadLetterReason
 from tests.guarantees.simulation.truth import Place, place_of, same_content
 from tests.guarantees.simulation.worker import Servers
+from tests.guarantees.simulation.world import Guarantee
 from worker.codec.dead_letters import decode_dead_letter
 from worker.core.budget import BudgetScope
 from worker.core.model import UNIT_SCALE, Attribution
@@ -44,9 +45,9 @@ class Guarantees:
         for place, produced in truth.produced.items():
             self._check_outcome(place, reasons.get(place))
             if produced.value is None and place in reasons:
-                self._violate("EveryEventTerminal", f"the tombstone {place} was set aside")
+                self._violate(Guarantee.EVERY_EVENT_TERMINAL, f"the tombstone {place} was set aside")
         for place in set(reasons) - set(truth.produced):
-            self._violate("EveryEventTerminal", f"{place} was set aside, and nobody produced it")
+            self._violate(Guarantee.EVERY_EVENT_TERMINAL, f"{place} was set aside, and nobody produced it")
 
     def _check_outcome(self, place: Place, reason: DeadLetterReason | None) -> None:
         truth, schedule = self.servers.truth, self.servers.schedule
@@ -55,7 +56,7 @@ class Guarantees:
         settled = None if answer is None else truth.store.attributions.get(answer.key)
         if reason is None:
             if settled is not None and same_content(settled, produced) and settled.status is not produced.status:
-                self._violate("EveryEventTerminal", f"{place} is {settled.status}, not {produced.status}")
+                self._violate(Guarantee.EVERY_EVENT_TERMINAL, f"{place} is {settled.status}, not {produced.status}")
             return
         allowed = set(produced.reasons)
         if answer is not None:
@@ -63,7 +64,7 @@ class Guarantees:
             if settled is not None and not same_content(settled, produced):
                 allowed.add(DeadLetterReason.CONFLICTING_CONTENT)
         if reason not in allowed:
-            self._violate("EveryEventTerminal", f"{place} ({produced.kind.name}) was set aside as {reason}")
+            self._violate(Guarantee.EVERY_EVENT_TERMINAL, f"{place} ({produced.kind.name}) was set aside as {reason}")
 
     def credit_conserved(self) -> None:
         for attribution in self.servers.truth.store.attributions.values():
@@ -71,9 +72,9 @@ class Guarantees:
             credits_ = sum(credit.credit_units for credit in attribution.source_credits)
             whole = UNIT_SCALE if attribution.utility_units else 0
             if shares != whole or credits_ != attribution.utility_units:
-                self._violate("CreditConserved", f"{attribution.answer.key.answer_id}: {shares}, {credits_}")
+                self._violate(Guarantee.CREDIT_CONSERVED, f"{attribution.answer.key.answer_id}: {shares}, {credits_}")
             if attribution.utility_units + attribution.residual_units != UNIT_SCALE and attribution.source_credits:
-                self._violate("CreditConserved", f"{attribution.answer.key.answer_id}: utility and residual")
+                self._violate(Guarantee.CREDIT_CONSERVED, f"{attribution.answer.key.answer_id}: utility and residual")
             self._check_cost_of(attribution)
 
     def _check_cost_of(self, attribution: Attribution) -> None:
@@ -82,9 +83,9 @@ class Guarantees:
         known = sum((row.cost_usd for row in rows if row.cost_usd is not None), Decimal(0))
         if attribution.judgement.reused_from is not None:
             if usage.calls or usage.cost_usd:
-                self._violate("CostConserved", f"the copied judgement of {key.answer_id} costs {usage.cost_usd}")
+                self._violate(Guarantee.COST_CONSERVED, f"the copied judgement of {key.answer_id} costs {usage.cost_usd}")
         elif usage.cost_usd is not None and usage.cost_usd > known:
-            self._violate("CostConserved", f"{key.answer_id} costs {usage.cost_usd}, its calls {known}")
+            self._violate(Guarantee.COST_CONSERVED, f"{key.answer_id} costs {usage.cost_usd}, its calls {known}")
 
     def cost_conserved(self) -> None:
         """The bill is the journal; unknown is what was never heard, or heard by who could not write it down."""
@@ -93,52 +94,53 @@ class Guarantees:
         for call_id, billed in bill.items():
             row = rows.get(call_id)
             if row is None:
-                self._violate("CostConserved", "a billed call is not in the journal")
+                self._violate(Guarantee.COST_CONSERVED, "a billed call is not in the journal")
                 continue
             match row.outcome:
                 case CallOutcome.COMPLETE:
                     if row.cost_usd != billed.cost_usd:
-                        self._violate("CostConserved", f"billed {billed.cost_usd}, on record {row.cost_usd}")
+                        self._violate(Guarantee.COST_CONSERVED, f"billed {billed.cost_usd}, on record {row.cost_usd}")
                 case CallOutcome.FAILED:
-                    self._violate("CostConserved", "a billed call is on record as one that cost nothing")
+                    self._violate(Guarantee.COST_CONSERVED, "a billed call is on record as one that cost nothing")
                 case CallOutcome.UNKNOWN | CallOutcome.INTENT:
                     excused = billed.process.was_killed or row.intent.call_id in truth.unheard_closes
                     if billed.was_heard and not excused:
-                        self._violate("CostConserved", "a response was heard, and is unknown on record")
+                        self._violate(Guarantee.COST_CONSERVED, "a response was heard, and is unknown on record")
                     reserved = row.intent.reserved_usd
                     if reserved is None or billed.cost_usd > reserved:
-                        self._violate("CostConserved", f"unknown, billed {billed.cost_usd} of {reserved}")
+                        self._violate(Guarantee.COST_CONSERVED, f"unknown, billed {billed.cost_usd} of {reserved}")
         for call_id, row in rows.items():
             if row.outcome is CallOutcome.COMPLETE and call_id not in bill:
-                self._violate("CostConserved", "a complete call was never billed")
+                self._violate(Guarantee.COST_CONSERVED, "a complete call was never billed")
 
     def budgets_kept(self) -> None:
-        """Over each whole hour: what was billed of calls that were reserved in it cannot be told apart, so over all."""
+        """Of each budget, over all the windows that the run touched."""
         limits, truth = self.servers.schedule.budgets, self.servers.truth
-        if not limits.any_set:
-            return
-        for window in {window for window, _ in truth.books.held}:
-            total = window.scope is BudgetScope.TOTAL
-            limit = limits.total_usd_per_hour if total else limits.tenant_usd_per_hour
-            held = truth.books.held_of(window)
-            if limit is not None and held > limit:
-                self._violate("BudgetsKept", f"{held} of {limit} held in {window}")
+        windows = Counter((window.scope, window.tenant) for window in {window for window, _ in truth.books.held})
+        tenants = {str(call_id): row.intent.answer_key.tenant for call_id, row in truth.journal.rows.items()}
+        for (scope, tenant), touched in windows.items():
+            is_total = scope is BudgetScope.TOTAL
+            limit = limits.total_usd_per_hour if is_total else limits.tenant_usd_per_hour
+            bill = self.servers.vendor.bill.items()
+            spent = [billed.cost_usd for call, billed in bill if is_total or tenants.get(call) == tenant]
+            if limit is not None and sum(spent) > touched * limit:
+                self._violate(Guarantee.BUDGETS_KEPT, f"{sum(spent)} of {touched} times {limit} were spent")
 
     def outbox_delivered(self) -> None:
         """Everything stored is published and nothing else, each event under its one id, repeated only as it was."""
         truth, published, kafka = self.servers.truth, self.servers.broker.published, KafkaSettings()
         if truth.store.outbox:
-            self._violate("OutboxDelivered", f"{len(truth.store.outbox)} messages were never published")
+            self._violate(Guarantee.OUTBOX_DELIVERED, f"{len(truth.store.outbox)} messages were never published")
         stored = Counter(key_of for key_of in truth.store.attributions)
         by_id: dict[bytes, bytes | None] = {}
         keys = set()
         for message in published[kafka.attributions_topic]:
             event_id = dict(message.headers)["ce_id"]
             if by_id.setdefault(event_id, message.value) != message.value:
-                self._violate("OutboxDelivered", f"event {event_id!r} was published with two contents")
+                self._violate(Guarantee.OUTBOX_DELIVERED, f"event {event_id!r} was published with two contents")
             keys.add(message.key)
         if len(by_id) != len(stored) or len(keys) != len(stored):
-            self._violate("OutboxDelivered", f"{len(by_id)} events are published, {len(stored)} answers stored")
+            self._violate(Guarantee.OUTBOX_DELIVERED, f"{len(by_id)} events are published, {len(stored)} answers stored")
 
     def dead_letters_intact(self) -> None:
         """On record and on the topic: the bytes, key and headers that were produced."""
@@ -150,10 +152,10 @@ class Guarantees:
             told[place_of(record)] = record
         kept = {place_of(letter.record): letter.record for letter in truth.store.dead_letters}
         if told.keys() != kept.keys():
-            self._violate("DeadLettersIntact", f"{len(kept)} are kept, {len(told)} are published")
+            self._violate(Guarantee.DEAD_LETTERS_INTACT, f"{len(kept)} are kept, {len(told)} are published")
         for place, record in (*told.items(), *kept.items()):
             if record != logged.get(place):
-                self._violate("DeadLettersIntact", f"{place} is not what was produced")
+                self._violate(Guarantee.DEAD_LETTERS_INTACT, f"{place} is not what was produced")
 
-    def _violate(self, guarantee: str, problem: str) -> None:
+    def _violate(self, guarantee: Guarantee, problem: str) -> None:
         self.servers.world.violate(guarantee, problem)

@@ -4,7 +4,6 @@ import asyncio
 import contextvars
 import heapq
 import random
-import selectors
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -21,6 +20,10 @@ class ProcessState(Enum):
     DEAD = auto()
 
 
+Timers = list[tuple[float, int, asyncio.TimerHandle]]
+"""A heap; timers of one moment are in the order in which they were set."""
+
+
 @dataclass(eq=False)
 class Process:
     """One worker's operating-system process; `held` is what would have run since it was halted."""
@@ -32,7 +35,7 @@ class Process:
     was_frozen: bool = False
     halts: int = 0
     held: list[asyncio.Handle] = field(default_factory=list)
-    held_timers: list[asyncio.TimerHandle] = field(default_factory=list)
+    held_timers: Timers = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.context = contextvars.copy_context()
@@ -56,7 +59,7 @@ class OwnedTask(asyncio.Task[Any]):
 
     def __init__(self, number: int, coroutine: Coroutine[Any, Any, Any], **options: Any) -> None:
         self._number = number  # first, as the base class puts itself into a set
-        context = options.get("context")
+        context: contextvars.Context | None = options.get("context")
         self.owner = OWNER.get() if context is None else context.get(OWNER)
         super().__init__(coroutine, **options)
 
@@ -64,35 +67,24 @@ class OwnedTask(asyncio.Task[Any]):
         return self._number
 
 
-class _Turns(selectors.DefaultSelector):
-    """Asked between two turns of the loop; nothing real is ever waited for."""
-
-    loop: "SimulationLoop"
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self.loop.between_turns()
-        return []
-
-
 class SimulationLoop(asyncio.SelectorEventLoop):
-    """Time jumps to the next timer; what is ready together runs in an order that `rng` chooses, where it is given one.
+    """Time jumps to the next timer, and nothing real is waited for.
 
-    Halting takes place between two turns: every task of a process is then at an await.
+    What is ready together runs in an order that `shuffles_with` chooses, where it is given. Halting takes place between
+    two turns: every task of a process is then at an await.
     """
 
     _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.shuffles_with: random.Random | None = None
         self.turns = 0
+        self.shuffles_with: random.Random | None = None
+        self._timers: Timers = []
         self._turns_without_time = 0
         self._between_turns: list[Callable[[], None]] = []
         self._numbers = count()
-        turns = _Turns()
-        turns.loop = self
-        super().__init__(turns)
+        super().__init__()
         self.set_task_factory(self._numbered)
 
     def time(self) -> float:
@@ -105,68 +97,83 @@ class SimulationLoop(asyncio.SelectorEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         context = contextvars.copy_context() if context is None else context
-        owner = context.get(OWNER)
-        if owner is None or not owner.is_halted:
-            return super().call_soon(callback, *args, context=context)
         handle = asyncio.Handle(callback, args, self, context)
-        owner.held.append(handle)
+        owner = context.get(OWNER)
+        if owner is None or owner.state is ProcessState.RUNNING:
+            self._ready.append(handle)
+        else:
+            owner.held.append(handle)
         return handle
 
-    # Between turns
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        return timer
 
     def before_next_turn(self, act: Callable[[], None]) -> None:
         self._between_turns.append(act)
 
-    def between_turns(self) -> None:
+    def _run_once(self) -> None:
+        """asyncio's turn without its select."""
         self.turns += 1
         acts, self._between_turns = self._between_turns, []
         for act in acts:
             act()
-        if not self._ready:
-            self._jump()
-            return
-        if self.shuffles_with is not None and len(self._ready) > 1:
-            ready = list(self._ready)
-            self.shuffles_with.shuffle(ready)
-            self._ready.clear()
-            self._ready.extend(ready)
-        self._turns_without_time += 1
-        if self._turns_without_time >= TURNS_WITHOUT_TIME_MAX:
-            self._turns_without_time = 0
-            self.now_s += TICK_S
+        ready = self._ready
+        self._pass_time()
+        while self._timers and self._timers[0][0] <= self.now_s:
+            ready.append(heapq.heappop(self._timers)[2])
+        if self.shuffles_with is not None and len(ready) > 1:
+            mixed = list(ready)
+            self.shuffles_with.shuffle(mixed)
+            ready.clear()
+            ready.extend(mixed)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()  # type: ignore[attr-defined]  # as the loop it stands in for does
 
-    def _jump(self) -> None:
+    def _pass_time(self) -> None:
+        if self._ready or self._between_turns:
+            self._turns_without_time += 1
+            if self._turns_without_time < TURNS_WITHOUT_TIME_MAX:
+                return
+            self.now_s += TICK_S
+        else:
+            while self._timers and self._timers[0][2].cancelled():
+                heapq.heappop(self._timers)
+            if not self._timers:
+                raise NothingWillHappenError
+            self.now_s = max(self.now_s, self._timers[0][0])
         self._turns_without_time = 0
-        while self._scheduled and self._scheduled[0].cancelled():
-            heapq.heappop(self._scheduled)
-        if not self._scheduled:
-            raise NothingWillHappenError
-        self.now_s = max(self.now_s, self._scheduled[0].when())
+
+    # Only between turns
 
     def halt(self, process: Process, state: ProcessState) -> None:
-        """Nothing of the process runs from here on. Only between turns."""
+        """Nothing of the process runs from here on."""
         process.state = state
         process.halts += 1
         process.was_killed |= state is ProcessState.DEAD
         process.was_frozen |= state is ProcessState.FROZEN
-        mine = [handle for handle in self._ready if _owner(handle) is process]
+        process.held += [handle for handle in self._ready if _owner(handle) is process]
         others = [handle for handle in self._ready if _owner(handle) is not process]
-        process.held += mine
         self._ready.clear()
         self._ready.extend(others)
-        process.held_timers += [timer for timer in self._scheduled if _owner(timer) is process]
-        self._scheduled[:] = [timer for timer in self._scheduled if _owner(timer) is not process]
-        heapq.heapify(self._scheduled)
+        process.held_timers += [timer for timer in self._timers if _owner(timer[2]) is process]
+        self._timers = [timer for timer in self._timers if _owner(timer[2]) is not process]
+        heapq.heapify(self._timers)
 
     def let_run(self, process: Process) -> None:
-        """All that was held runs now, late. Only between turns."""
+        """All that was held runs now, late."""
         process.state = ProcessState.RUNNING
-        self._ready.extend(handle for handle in process.held if not handle.cancelled())
+        self._ready.extend(process.held)
         for timer in process.held_timers:
-            heapq.heappush(self._scheduled, timer)
+            heapq.heappush(self._timers, timer)
         process.held, process.held_timers = [], []
 
 
 def _owner(handle: asyncio.Handle) -> Process | None:
-    context: contextvars.Context = handle._context  # type: ignore[attr-defined]
+    context: contextvars.Context = handle._context  # type: ignore[attr-defined]  # set by every loop
     return context.get(OWNER)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 
@@ -11,8 +10,8 @@ from tests.fakes.provider import FakeProvider, problem
 from tests.fakes.rate_limited_account import RateLimitedAccount
 from tests.guarantees.simulation.corpus import FORBIDDEN, KEY_POINTS, supports
 from tests.guarantees.simulation.loop import OWNER, Process
-from tests.guarantees.simulation.schedule import WORKERS_MAX, Schedule
-from tests.guarantees.simulation.world import World
+from tests.guarantees.simulation.schedule import Schedule
+from tests.guarantees.simulation.world import Guarantee, World
 from tests.support.judging import PRICES, count_words
 from worker.core.buckets import SECOND_NS
 from worker.core.calls import CallFailure, CallProblem
@@ -71,7 +70,7 @@ class Vendor:
     def __post_init__(self) -> None:
         limiter = self.schedule.limiter
         own = {Dimension.REQUESTS: limiter.requests_per_minute, Dimension.TOKENS: limiter.tokens_per_minute}
-        shared = {name: limit * WORKERS_MAX for name, limit in own.items() if limit is not None}
+        shared = {name: limit * (self.schedule.workers + 1) for name, limit in own.items() if limit is not None}
         self.account = RateLimitedAccount(self.schedule.rule.charge, shared)
 
     def arrive(self, call: Arriving) -> None:
@@ -82,7 +81,7 @@ class Vendor:
             return
         refused_s = self.account.arrive(self._now_ns(), _input_tokens(call.request), call.request.output_tokens_max)
         if refused_s is not None:
-            world.violate("LimiterKeepsTheAccount", f"a call is refused, {refused_s:.3f} s too early")
+            world.violate(Guarantee.LIMITER_KEEPS_THE_ACCOUNT, f"a call is refused, {refused_s:.3f} s too early")
             self._fail_soon(call, problem(CallFailure.THROTTLED, status=429))
         elif world.chance(faults.throttled):
             self._fail_soon(call, problem(CallFailure.THROTTLED, status=429))
@@ -159,7 +158,7 @@ class SimulatedProvider(FakeProvider):
         self._world.later(self._world.rng.random() * DELIVERY_S, self._vendor.arrive, call)
         self.in_flight += 1
         if self.in_flight > self._calls_in_flight_max:
-            self._world.violate("LimiterKeepsTheAccount", f"{self.in_flight} calls in flight")
+            self._world.violate(Guarantee.LIMITER_KEEPS_THE_ACCOUNT, f"{self.in_flight} calls in flight")
         try:
             async with asyncio.timeout(timeout_s):
                 came = await reply
@@ -180,9 +179,15 @@ def _deliver(call: Arriving, what: Reply | CallProblem) -> None:
 
 
 def _input_tokens(request: CompletionRequest) -> int:
-    texts = (request.instructions, json.dumps(request.schema), request.context, request.question)
-    return sum(map(count_words, texts))
+    """As many as the worker estimates, without the margin for framing."""
+    return _shared_tokens(request) + count_words(request.context) + count_words(request.question)
 
 
-Headers = Mapping[str, str]
-Tokens = Callable[[str], int]
+def _shared_tokens(request: CompletionRequest) -> int:
+    name = request.schema_name
+    if name not in _SHARED_TOKENS:
+        _SHARED_TOKENS[name] = count_words(request.instructions) + count_words(json.dumps(request.schema))
+    return _SHARED_TOKENS[name]
+
+
+_SHARED_TOKENS: dict[str, int] = {}

@@ -23,20 +23,20 @@ KAFKA = KafkaSettings(
     heartbeat_interval_ms=1_000,
     rebalance_timeout_ms=20_000,
     max_poll_interval_ms=60_000,
-    poll_timeout_ms=3_000,
+    poll_timeout_ms=8_000,
     outage_backoff_ms=700,
     rebalance_drain_ms=4_000,
-    commit_interval_ms=700,
+    commit_interval_ms=1_500,
     commit_timeout_ms=3_000,
 )
 SETTLE = SettleSettings(attempts_max=3, backoff_base_s=0.2, backoff_max_s=5, outage_backoff_max_s=3)
 LLM = LlmSettings(call_timeout_s=20, transient_failures_max=3, token_margin=1)
-OUTBOX = OutboxSettings(batch_max=5, poll_interval_ms=3_000, publish_timeout_s=5)
+OUTBOX = OutboxSettings(batch_max=5, poll_interval_ms=8_000, publish_timeout_s=5)
 DEAD_LETTERS = DeadLetterSettings(consecutive_max=10**6, ratio_max=1)
 DRAIN_S = 4.0
 WORKERS_MAX = 4
 BURST_S = 50.0
-EVENTS_MIN, EVENTS_MAX = 50, 1_500
+EVENTS_MIN, EVENTS_MAX = 40, 600
 """Lines of the trace within which a disturbance that waits for a line strikes."""
 
 
@@ -157,18 +157,18 @@ def _disturbance(rng: random.Random) -> Disturbance:
 def _budgets(rng: random.Random) -> Limits:
     """Mostly none; else one that is spent in mid-run, of all tenants (it ends soon, see `NOW`) or of each."""
     kind = rng.random()
-    if kind < 0.8:
+    if kind < 0.85:
         return Limits()
-    spent = Decimal(rng.choice((20, 60))) / 1_000
-    return Limits(total_usd_per_hour=spent) if kind < 0.9 else Limits(tenant_usd_per_hour=spent)
+    spent = Decimal(rng.choice((30, 60))) / 1_000
+    return Limits(total_usd_per_hour=2 * spent) if kind < 0.88 else Limits(tenant_usd_per_hour=spent)
 
 
 def _limiter(rng: random.Random) -> LimiterSettings:
     return LimiterSettings(
-        requests_per_minute=rng.choice((60, 600)),
-        tokens_per_minute=rng.choice((20_000, 100_000, None)),
+        requests_per_minute=rng.choice((15, 60, 600)),
+        tokens_per_minute=rng.choice((10_000, 40_000, None)),
         calls_in_flight=rng.choice((1, 4, 64)),
-        learn_limits=False,
+        learn_limits=rng.random() < 0.5,
         burst_s=BURST_S,
         # So little that no number of restarts in a minute passes what the burst leaves of the account.
         initial_burst_s=1.0,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from tests.guarantees.simulation.broker import REBALANCE_S, SESSION_S, Assigned, Broker, CoordinatorMovesError
 from tests.guarantees.simulation.loop import OWNER
 from tests.guarantees.simulation.schedule import KAFKA
-from tests.guarantees.simulation.world import Server, World
+from tests.guarantees.simulation.world import Guarantee, Server, World
 from worker.core.records import OutboundMessage, Record, TopicPartition
 from worker.errors import UnavailableError
 from worker.ports import RebalanceListener
@@ -127,7 +127,7 @@ class SimulatedStream:
 
     def _check_polled_in_time(self) -> None:
         if self._world.loop.time() - self._polled_s > MAX_POLL_S and not self.process.was_frozen:
-            self._world.violate("StaysAMember", "the group was not polled within the maximum poll interval")
+            self._world.violate(Guarantee.STAYS_A_MEMBER, "the group was not polled within the maximum poll interval")
         self._polled_s = self._world.loop.time()
 
     def _take(self, records_max: int) -> list[Record]:
@@ -215,7 +215,7 @@ class SimulatedStream:
         if self._coordination is None:
             raise UnavailableError("the record stream is not started")
         if self._coordination.done() and not self._world.is_over:
-            self._world.violate("Simulation", f"the coordination ended: {self._coordination}")
+            self._world.violate(Guarantee.NO_BUGS, f"the coordination ended: {self._coordination}")
 
 
 class SimulatedPublisher:

@@ -15,7 +15,7 @@ from tests.guarantees.simulation.corpus import Produced
 from tests.guarantees.simulation.loop import Process
 from tests.guarantees.simulation.provider import is_usable
 from tests.guarantees.simulation.schedule import DEAD_LETTERS
-from tests.guarantees.simulation.world import World
+from tests.guarantees.simulation.world import Guarantee, World
 from worker.core.model import AnswerKey, Attribution
 from worker.core.outcome import Outcome
 from worker.core.records import OutboundMessage, Record
@@ -84,7 +84,7 @@ class Truth:
             self.saved[key] += 1
             self.saved_from[place_of(record)] = key
             if self.saved[key] > 1:
-                self.world.violate("PersistedExactlyOnce", f"{key.answer_id} is stored {self.saved[key]} times")
+                self.world.violate(Guarantee.PERSISTED_EXACTLY_ONCE, f"{key.answer_id} is stored {self.saved[key]} times")
             self._one_outcome(record)
         return result
 
@@ -102,7 +102,7 @@ class Truth:
         place = place_of(record)
         outcomes = self.set_aside[place] + (place in self.saved_from)
         if outcomes > 1:
-            self.world.violate("EveryEventTerminal", f"record {place} has {outcomes} outcomes")
+            self.world.violate(Guarantee.EVERY_EVENT_TERMINAL, f"record {place} has {outcomes} outcomes")
 
     # The journal
 
@@ -113,7 +113,7 @@ class Truth:
         if held_s is None:
             usable = [row for row in self.responses_to(intent.call_key) if is_usable(row.raw)]
             if usable:
-                self.world.violate("CostConserved", f"{intent.answer_key.answer_id}: a paid response is bought again")
+                self.world.violate(Guarantee.COST_CONSERVED, f"{intent.answer_key.answer_id}: a paid response is bought again")
         return held_s
 
     def close(self, call_id: UUID, result: CallResult) -> None:

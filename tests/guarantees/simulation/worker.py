@@ -85,6 +85,7 @@ class SimulatedWorker:
             telemetry=telemetry(),
         )
         self.limiter = self._limiter()
+        self.budgets = SimulatedBudgets(world, servers.database, servers.truth, schedule.budgets)
         self.judge = self._judge()
         self.record = ProcessRecord(
             decode=build_decoder(self.settings, telemetry()),
@@ -140,7 +141,7 @@ class SimulatedWorker:
             provider=provider,
             limiter=self.limiter,
             journal=self.journal,
-            budgets=SimulatedBudgets(world, self.servers.database, self.servers.truth, schedule.budgets),
+            budgets=self.budgets,
             prices=FakePrices(PRICES),
             settings=LLM,
             count_tokens=count_words,

@@ -7,12 +7,32 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypeVar, cast
 
 from tests.guarantees.simulation.loop import OWNER, Process, ProcessState, SimulationLoop
 from worker.errors import UnavailableError, WorkerError
 
 T = TypeVar("T")
+
+
+class Guarantee(StrEnum):
+    """What a run may break."""
+
+    EVERY_EVENT_TERMINAL = "every record ends in the one outcome that its content allows, and in one only"
+    PERSISTED_EXACTLY_ONCE = "an answer is stored once"
+    NEVER_COMMITTED_PAST_UNFINISHED = "no offset is committed past a record without an outcome"
+    COMMITS_NEVER_MOVE_BACK = "a committed offset never moves back"
+    CREDIT_CONSERVED = "credit adds up to the utility, shares to one"
+    COST_CONSERVED = "the bill is the journal, and nothing is paid twice"
+    BUDGETS_KEPT = "no budget is passed"
+    LIMITER_KEEPS_THE_ACCOUNT = "the provider's account refuses no call"
+    OUTBOX_DELIVERED = "all that is stored is published, and nothing else"
+    DEAD_LETTERS_INTACT = "dead letters are what was produced"
+    STAYS_A_MEMBER = "the group is polled in time, whatever is down"
+    NOTHING_HANGS = "everything ends"
+    NOTHING_LEFT = "a worker that stops leaves nothing behind"
+    NO_BUGS = "nothing is raised that nobody expects"
 
 
 @dataclass(eq=False)
@@ -38,7 +58,7 @@ class World:
         self.loop = loop
         self.is_over = False
         self.trace: list[tuple[Any, ...]] = []
-        self.violations: list[str] = []
+        self.violations: list[tuple[Guarantee, str]] = []
         self.seen: Counter[str] = Counter()
         self.at_event: dict[int, Callable[[], None]] = {}
         self._context = contextvars.copy_context()
@@ -54,9 +74,9 @@ class World:
         if act is not None:
             self.loop.before_next_turn(act)
 
-    def violate(self, guarantee: str, problem: str) -> None:
-        self.violations.append(f"{guarantee}: {problem}")
-        self.note("VIOLATION", guarantee, problem)
+    def violate(self, guarantee: Guarantee, problem: str) -> None:
+        self.violations.append((guarantee, problem))
+        self.note("VIOLATION", guarantee.name, problem)
 
     def digest(self) -> str:
         return hashlib.sha256("\n".join(map(repr, self.trace)).encode()).hexdigest()
