@@ -120,8 +120,10 @@ class Server:
     def look(self, dsn: str) -> Mapping[str, Seen]:
         settings = self.settings(dsn)
         computed = Computed(settings)
+        # What the saves before left in the queues, and a vacuum that passes by, are no part of a look.
         self._execute("ALTER SYSTEM SET autovacuum = off")
         self._execute("SELECT pg_reload_conf()")
+        asyncio.run(_value(dsn, "VACUUM outbox, llm_call_claims"))
 
         async def look_everywhere() -> Mapping[str, Seen]:
             known = await known_in(dsn)

@@ -177,7 +177,7 @@ async def look_at(settings: Settings, computed: Computed, known: Known, look: Lo
         async with open_saving(settings, computed, remembers=True) as saving:
             took_s = [await _timed(look(saving, known, settings)) for _ in range(REPEATS)]
         while await connection.fetchval(OURS_LEFT, APPLICATION_NAME):  # noqa: ASYNC110  # the event is the server's
-            await asyncio.sleep(0.01)  # only the server knows when its processes have ended
+            await asyncio.sleep(0.01)
         return Seen((await connection.fetchval(READ) - before) / REPEATS, median(took_s))
     finally:
         await connection.close()
