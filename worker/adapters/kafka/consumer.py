@@ -9,6 +9,7 @@ from aiokafka.errors import IllegalStateError, KafkaError, NoOffsetForPartitionE
 
 from worker.adapters.kafka.background import close_consumer, keep_alive
 from worker.adapters.kafka.connection import connection_options, start_client, translated_errors
+from worker.adapters.kafka.header_names import read_on
 from worker.core.records import Record, TopicPartition
 from worker.errors import FatalError, UnavailableError
 from worker.ports import RebalanceListener
@@ -29,7 +30,7 @@ class KafkaRecordStream:
         self._topic = settings.answers_topic
         self._client: AIOKafkaConsumer | None = None
         self._positions: dict[TopicPartition, int] = {}
-        self._error: KafkaError | None = None
+        self._error: KafkaError | UnicodeDecodeError | None = None
         self._turn = 0
 
     async def start(self, listener: RebalanceListener) -> None:
@@ -117,7 +118,7 @@ class KafkaRecordStream:
         """Keeps the error back: records taken before it are gone from the client, and must be handed out first."""
         try:
             taken = await consumer.getmany(*partitions, timeout_ms=timeout_ms, max_records=records_max)
-        except KafkaError as error:
+        except (KafkaError, UnicodeDecodeError) as error:
             self._error = error
             return []
         return list(taken.values())
@@ -126,6 +127,8 @@ class KafkaRecordStream:
         error, self._error = self._error, None
         if isinstance(error, NoOffsetForPartitionError):
             await self._start_at_earliest(consumer, error.args[0])
+        elif isinstance(error, UnicodeDecodeError):
+            await self._read_any_names(consumer)
         elif error is not None:
             raise error
 
@@ -137,6 +140,13 @@ class KafkaRecordStream:
             # It was revoked meanwhile: its next owner comes to the same point.
             return
         log.info("partition.started_at_earliest", topic=partition.topic, partition=partition.partition)
+
+    async def _read_any_names(self, consumer: AIOKafkaConsumer) -> None:
+        try:
+            await read_on(consumer, self._positions)
+        except IllegalStateError:
+            # A partition was revoked meanwhile: all of them start anew.
+            return
 
     async def _learn_positions(self, consumer: AIOKafkaConsumer) -> None:
         """Positions move past control records and compacted ones too, which no record shows."""
