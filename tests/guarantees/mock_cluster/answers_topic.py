@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+
 from tests.integration.kafka.ledger import Ledger
 from tests.support.conditions import until, until_equal
-from tests.support.kafka import committed, producer_of
+from tests.support.kafka import committed, consume, producer_of
 from tests.support.mock_kafka import Api, MockKafka
 from worker.core.records import Record
 from worker.settings import KafkaSettings
@@ -64,3 +66,14 @@ class HeldLedger(Ledger):
         if (record.partition, record.offset) in self._held:
             await self.let_go.wait()
         await super().settle(record)
+
+
+async def everything_in(cluster: MockKafka, topic: str, *, partitions: int) -> list[ConsumerRecord]:
+    consumer = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers)
+    await consumer.start()
+    try:
+        ends = await consumer.end_offsets([TopicPartition(topic, number) for number in range(partitions)])
+    finally:
+        await consumer.stop()
+    async with asyncio.timeout(PATIENCE_S):
+        return await consume(cluster, topic, sum(ends.values()))

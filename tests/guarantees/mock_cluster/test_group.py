@@ -102,7 +102,7 @@ async def test_a_coordinator_that_moves_is_followed(cluster: MockKafka, answers:
     assert set(ledger.settled.values()) == {1}
 
 
-@pytest.mark.parametrize("seed", SEEDS[:2])
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_a_storm_of_rebalances_ends_with_every_record_settled_and_none_skipped(
     cluster: MockKafka, answers: AnswersTopic, seed: int
 ) -> None:
@@ -132,7 +132,7 @@ def has_rebalanced(member: Member, times: int) -> bool:
 
 
 @pytest.mark.usefixtures("leaders_sync_last")
-@pytest.mark.parametrize("seed", SEEDS[:2])
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_members_that_come_and_go_without_rest_lose_and_skip_nothing(
     cluster: MockKafka, settings_for: SettingsFor, seed: int
 ) -> None:

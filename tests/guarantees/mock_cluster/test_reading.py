@@ -151,7 +151,9 @@ async def test_a_slow_cluster_costs_time_and_no_membership(cluster: MockKafka, s
     assert set(ledger.settled.values()) == {1}
 
 
-@pytest.mark.parametrize("seed", SEEDS[:2])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.usefixtures("drops_connections")
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_nodes_that_go_and_come_back_cost_time_and_nothing_else(
     cluster: MockKafka, settings_for: SettingsFor, seed: int
 ) -> None:
@@ -171,7 +173,9 @@ async def test_nodes_that_go_and_come_back_cost_time_and_nothing_else(
         await answers.prove(ledger)
 
 
-@pytest.mark.parametrize("seed", SEEDS[:2])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.usefixtures("drops_connections")
+@pytest.mark.parametrize("seed", SEEDS[:1])
 async def test_a_node_that_dies_leaves_its_partitions_and_its_groups_to_others(
     cluster: MockKafka, settings_for: SettingsFor, seed: int
 ) -> None:

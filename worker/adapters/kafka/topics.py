@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import NoError, TopicAlreadyExistsError, TopicAuthorizationFailedError, for_code
+from aiokafka.errors import (
+    IncompatibleBrokerVersion,
+    NoError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
 from aiokafka.protocol.metadata import MetadataRequest
 
 from worker.adapters.kafka.connection import close_in_time, connection_options, start_client, translated_errors
@@ -146,7 +152,10 @@ async def _configs(admin: AIOKafkaAdminClient, names: Sequence[str]) -> Mapping[
     """Topic configurations by name; without those that the broker does not tell, or not to us."""
     if not names:
         return {}
-    responses = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in names])
+    try:
+        responses = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in names])
+    except IncompatibleBrokerVersion:
+        return {}
     return {
         name: {entry[0]: entry[1] for entry in entries}
         for response in responses
