@@ -5,6 +5,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ class Case:
     answer_key: AnswerKey | None = None
     reason: DeadLetterReason | None = None
     detail: str = ""
+    timestamp_ms: int | None = None
+    """The record's own; now where there is none."""
     after: str | None = None
     """The case that must be settled before this one is sent."""
 
@@ -40,15 +43,16 @@ class Case:
         return len(self.key or b"") + len(self.value or b"") + header_bytes
 
 
-def hostile_cases() -> list[Case]:
+@cache
+def hostile_cases() -> tuple[Case, ...]:
     """Those of `cases.json`, in its order."""
-    return [_case(entry, position) for position, entry in enumerate(_TABLE["cases"])]
+    return tuple(_case(entry, position) for position, entry in enumerate(_TABLE["cases"]))
 
 
-def golden_cases() -> list[Case]:
+def golden_cases() -> tuple[Case, ...]:
     """Every golden example of `schemas/examples`."""
-    valid = [_valid_example(example) for example in examples.VALID]
-    return valid + [_invalid_example(example) for example in examples.INVALID]
+    valid, invalid = map(_valid_example, examples.VALID), map(_invalid_example, examples.INVALID)
+    return (*valid, *invalid)
 
 
 def neighbours(count: int) -> Iterator[Case]:
@@ -75,6 +79,7 @@ def _case(entry: dict[str, Any], position: int) -> Case:
         answer_key=AnswerKey(TenantId(tenant), AnswerId(answer_id)) if is_settled else None,
         reason=DeadLetterReason(entry["reason"]) if "reason" in entry else None,
         detail=entry.get("detail", ""),
+        timestamp_ms=entry.get("timestamp_ms"),
         after=entry.get("after"),
     )
 

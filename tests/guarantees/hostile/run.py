@@ -112,7 +112,9 @@ async def _send(broker: Broker, settings: Settings, cases: Sequence[Case]) -> di
 
 
 async def _sent(producer: AIOKafkaProducer, topic: str, case: Case) -> "asyncio.Future[Any]":
-    sent: asyncio.Future[Any] = await producer.send(topic, case.value, key=case.key, headers=list(case.headers))
+    sent: asyncio.Future[Any] = await producer.send(
+        topic, case.value, key=case.key, headers=list(case.headers), timestamp_ms=case.timestamp_ms
+    )
     return sent
 
 

@@ -73,6 +73,8 @@ def test_a_dead_letter_says_why_in_the_table_and_on_the_topic(case: Case, eviden
     added = text_headers(record.headers)
     assert (added["dlq_reason"], added["dlq_detail"]) == (case.reason.value, letter["detail"])
     assert (added["dlq_topic"], added["dlq_partition"]) == (letter["topic"], "0")
+    assert added["dlq_timestamp"] == str(letter["record_timestamp_ms"])
+    assert case.timestamp_ms in {None, letter["record_timestamp_ms"]}
 
 
 @pytest.mark.parametrize("case", WHOLE, ids=name_of)
