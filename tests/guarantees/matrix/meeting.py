@@ -10,30 +10,41 @@ from tests.guarantees.matrix.cells import Did, Fault, Step
 from tests.guarantees.matrix.dying import worker_process
 from tests.guarantees.matrix.scene import Part, Scene, let_go, watched_worker
 from tests.guarantees.matrix.seams import ON_THE_WIRE, strike
-from tests.support import http
-from tests.support.conditions import until
+from tests.support import http, lines
+from tests.support.conditions import until, until_equal
 from tests.support.cutting_proxy import CuttingProxy
 from worker.app import Worker
 from worker.embedded.llm_emulator.emulator import LlmEmulator
 from worker.embedded.llm_emulator.faults import Fault as CallFault
 from worker.telemetry import Metric
 
+UNPUBLISHED = "SELECT count(*) FROM outbox"
 PATIENCE_S = 20.0
 SILENCE_S = 0.3
 """A loop that turns answers in a thousandth of it."""
 
-SHORT: Mapping[str, Mapping[str, object]] = {
-    "postgres": {"save_timeout_s": 0.2, "statement_timeout_s": 0.3, "idle_in_transaction_timeout_s": 0.3},
-    "settle": {"judge_deadline_s": 0.3},
-    "outbox": {"publish_timeout_s": 0.3},
-    "kafka": {"commit_timeout_ms": 200},
-    "llm": {"call_timeout_s": 1.0},
+Sections = Mapping[str, Mapping[str, object]]
+
+IMPATIENT_DATABASE: Sections = {
+    "postgres": {"save_timeout_s": 0.3, "statement_timeout_s": 0.3, "idle_in_transaction_timeout_s": 0.3}
 }
-"""Deadlines for what never returns."""
+CANNOT_WAIT = {Step.DECODE, Step.CREDIT, Step.ENCODE}
+SERVED: Sections = {"http": {"enabled": True, "port": 0}}
+"""Nothing in the process ends code that does not wait: who looks at it over HTTP does."""
+
+IMPATIENT: Mapping[Step, Sections] = {
+    Step.JUDGE: {"settle": {"judge_deadline_s": 0.5}},
+    Step.CALL: {"llm": {"call_timeout_s": 1.0}},
+    Step.PUBLISH: {"outbox": {"publish_timeout_s": 0.5}, **IMPATIENT_DATABASE},
+    Step.COMMIT: {"kafka": {"commit_timeout_ms": 300}},
+    **dict.fromkeys(ON_THE_WIRE, IMPATIENT_DATABASE),
+    **dict.fromkeys(CANNOT_WAIT, SERVED),
+}
+"""What ends a step that never returns, each short."""
 
 AT_THE_PROVIDER = {
-    Fault.OWN: CallFault.MESSAGE_NOT_JSON,
-    Fault.OUTAGE: CallFault.UNAVAILABLE,
+    Fault.OWN: CallFault.FINISH_UNHEARD_OF,
+    Fault.OUTAGE: CallFault.INSUFFICIENT_QUOTA,
     Fault.HANG: CallFault.SILENCE,
     Fault.LOST_BEFORE: CallFault.RESET_BEFORE_WORK,
     Fault.LOST_AFTER: CallFault.RESET_AFTER_WORK,
@@ -47,8 +58,6 @@ ON_A_CONNECTION = {
     Fault.KILL_AFTER,
 }
 
-CANNOT_WAIT = {Step.DECODE, Step.CREDIT, Step.ENCODE}
-
 
 @dataclass(frozen=True)
 class Outside:
@@ -58,18 +67,9 @@ class Outside:
     release: Callable[[], None]
 
 
-def sections_for(step: Step, fault: Fault) -> Mapping[str, Mapping[str, object]]:
-    """The settings that the worker which meets the fault needs."""
-    if step is Step.CALL and fault is Fault.OUTAGE:
-        return {"llm": {"transient_failures_max": 1}}
-    if fault is not Fault.HANG:
-        return {}
-    return {"http": {"enabled": True, "port": 0}} if step in CANNOT_WAIT else SHORT
-
-
 async def meet(scene: Scene, step: Step, fault: Fault) -> Did:
     """Run a worker on the scene, which meets the fault."""
-    part = scene.part.but(**sections_for(step, fault))
+    part = scene.part.but(**IMPATIENT[step]) if fault is Fault.HANG else scene.part
     if step in ON_THE_WIRE and fault in ON_A_CONNECTION:
         async with proxy_for(part.dsn, step, fault) as proxy:
             through = part.but(postgres={"dsn": proxy.dsn})
@@ -93,11 +93,11 @@ def proxy_for(dsn: str, step: Step, fault: Fault) -> CuttingProxy:
 
 
 def _at_the_provider(emulator: LlmEmulator, fault: Fault) -> Outside:
-    if fault in AT_THE_PROVIDER:
-        emulator.next_faults(AT_THE_PROVIDER[fault])
-    else:
+    if fault not in AT_THE_PROVIDER:
         emulator.hold()
-    return Outside(lambda: until(lambda: emulator.in_flight, PATIENCE_S), emulator.release)
+        return Outside(lambda: until(lambda: emulator.in_flight, PATIENCE_S), emulator.release)
+    emulator.next_faults(AT_THE_PROVIDER[fault])
+    return Outside(lambda: until(lambda: emulator.requests, PATIENCE_S), lambda: None)
 
 
 async def _run(part: Part, step: Step, fault: Fault, outside: Outside | None) -> Did:
@@ -114,18 +114,34 @@ async def _run(part: Part, step: Step, fault: Fault, outside: Outside | None) ->
             if fault is Fault.STOP:
                 await _stopped(worker, outside)
             else:
-                raised = await _drained(worker)
+                raised = await _drained(worker, part)
                 await outside.reached()
             await let_go(worker)
         return _seen(worker, raised, finished=fault is not Fault.STOP and raised is None)
 
 
-async def _drained(worker: Worker) -> Exception | None:
-    """What it raised instead, where it did not come so far."""
-    try:
-        await worker.run(asyncio.Event(), until_drained=True)
-    except Exception as error:  # noqa: BLE001  # told, and compared with what the cell expects
-        return error
+async def _drained(worker: Worker, part: Part) -> Exception | None:
+    """What it raised instead, where it did not come so far.
+
+    It is told to stop only when everything is committed and published: while it stops it would cancel what hangs.
+    """
+    stop = asyncio.Event()
+
+    async def stop_when_done() -> None:
+        end = len(part.answer_ids)
+        await until(
+            lambda: [state.committed for state in worker.consume.state().partitions.values()] == [end], PATIENCE_S
+        )
+        await until_equal(lambda: lines.value(part.dsn, UNPUBLISHED), 0)
+        stop.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(stop_when_done())
+        try:
+            await worker.run(stop)
+        except Exception as error:  # noqa: BLE001  # told, and compared with what the cell expects
+            waiting.cancel()
+            return error
     return None
 
 
@@ -141,6 +157,8 @@ async def _stopped(worker: Worker, outside: Outside) -> None:
 
 
 def _seen(worker: Worker, raised: Exception | None, *, finished: bool) -> Did:
+    if raised is not None and "struck" not in "".join(traceback.format_exception(raised)):
+        raise raised
     attempts_used = worker.telemetry.registry.get_sample_value(f"{Metric.ATTEMPTS_FAILED.value.name}_total")
     assert attempts_used is not None
     return Did(
@@ -148,13 +166,8 @@ def _seen(worker: Worker, raised: Exception | None, *, finished: bool) -> Did:
         attempts_used=int(attempts_used),
         waited_out=worker.telemetry.outage_waits > 0,
         commits_failed=worker.consume.state().commits_failed > 0,
-        raised=raised is not None and "struck" in _told(raised),
+        raised=raised is not None,
     )
-
-
-def _told(error: BaseException) -> str:
-    """With what it groups."""
-    return "".join(traceback.format_exception(error))
 
 
 async def _killed(part: Part, step: Step, fault: Fault, outside: Outside | None) -> Did:

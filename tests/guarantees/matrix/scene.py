@@ -88,6 +88,8 @@ async def watched_worker(part: Part) -> AsyncIterator[Worker]:
             await commit(offsets)
 
         stream.commit = checked
+        # aiokafka loses, unclosed, a connection that it is making when it is cancelled.
+        await worker.relay._publisher._connected()  # type: ignore[attr-defined]  # of KafkaPublisher
         yield worker
 
 

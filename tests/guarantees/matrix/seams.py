@@ -17,7 +17,7 @@ ON_THE_WIRE = {
     Step.LOOK: b"SELECT llm_calls.call_key, llm_calls.call_id",
     Step.INTENT: b"INSERT INTO llm_calls ",
     Step.RESPONSE: b"given_response",
-    Step.USAGE: b"count(*) FILTER",
+    Step.USAGE: b"sum(llm_calls.input_tokens)",
     Step.SAVE: b"INSERT INTO answers ",
     Step.DEAD_LETTER: b"INSERT INTO dead_letters ",
     Step.CLAIM: b"FROM outbox",
