@@ -29,12 +29,14 @@ def _restart_failed(consumer: AIOKafkaConsumer) -> None:
     Without heartbeats the group forgets us, and without the look-up of committed offsets nothing is read, although
     the broker may be well again a moment later. The error itself comes out of the poll.
     """
-    coordinator, assignment = consumer._coordinator, consumer._subscription.subscription.assignment  # noqa: SLF001  # see above
+    coordinator = consumer._coordinator  # noqa: SLF001  # see above
     if _has_failed(coordinator._heartbeat_task):  # noqa: SLF001  # see above
         coordinator._heartbeat_task = None  # noqa: SLF001  # else it would not be started
         coordinator._start_heartbeat_task()  # noqa: SLF001  # see above
-    if assignment is not None and _has_failed(coordinator._commit_refresh_task):  # noqa: SLF001  # see above
-        coordinator.start_commit_offsets_refresh_task(assignment)
+    if _has_failed(coordinator._commit_refresh_task):  # noqa: SLF001  # see above
+        assignment = consumer._subscription.subscription.assignment  # noqa: SLF001  # see above
+        if assignment is not None:
+            coordinator.start_commit_offsets_refresh_task(assignment)
 
 
 def _has_failed(task: "asyncio.Task[None] | None") -> bool:

@@ -91,6 +91,7 @@ class ScriptedClient:
         self._script = {number: list(steps) for number, steps in script.items()}
         self._fetcher = self._coordinator = self
         self._fetch_task, self._coordination_task = Background(), Background()
+        self._heartbeat_task = self._commit_refresh_task = None
         self.sought: list[TopicPartition] = []
 
     def assignment(self) -> set[TopicPartition]:
