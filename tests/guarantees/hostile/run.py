@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from schemas.dead_letter import DeadLetterReason
 from tests.guarantees.hostile.corpus import Case, golden_cases, hostile_cases, neighbours
 from tests.support import lines
-from tests.support.conditions import until
+from tests.support.conditions import until, until_equal
 from tests.support.kafka import committed, producer_of
 from worker.adapters.local_judge import LocalJudge
 from worker.app import ensure_topics, open_worker
@@ -96,6 +96,8 @@ async def run_hostile(broker: Broker, dsn: str, cases: Sequence[Case]) -> Eviden
                 wave = [case for case in cases if (case.after is not None) is later]
                 offsets.update(await _send(broker, settings, wave))
                 await until(lambda: sum(worker.telemetry.outcomes.values()) >= len(offsets), timeout_s=60)
+            # A stop may leave the last messages to the next worker, and here is none.
+            await until_equal(lambda: lines.value(dsn, "SELECT count(*) FROM outbox"), 0, timeout_s=60)
             stop.set()
 
         async with asyncio.TaskGroup() as tasks:
