@@ -49,12 +49,14 @@ def config(
     """Show every setting, its value and what it is for; secrets are redacted.
 
     A setting is an environment variable: ATTRIBUTION_, the section, two underscores, the name. Lists and tables are
-    JSON; an empty value is the default. Unknown ATTRIBUTION_ variables and settings that contradict each other are
+    JSON; an empty value is the default. A secret may be in a file instead: the variable with _FILE behind it names it.
+    Unknown ATTRIBUTION_ variables and settings that contradict each other are
     refused here exactly as `run` refuses them, so this is the way to check a deployment's environment.
 
     Example: `ATTRIBUTION_INTAKE__RECORDS_MAX=50 attribution-worker config`
 
-    Example: `attribution-worker config --format env > .env`
+    Example: `attribution-worker config --format env > .env`. No command reads that file by itself; for a shell:
+    `set -a; . ./.env; set +a`
     """
     match output:
         case ConfigFormat.TABLE:

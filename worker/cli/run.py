@@ -23,8 +23,12 @@ def run(
     SIGTERM or Ctrl-C stops intake, finishes what is in flight (up to ATTRIBUTION_SHUTDOWN__DRAIN_S seconds), commits
     and leaves; a second one leaves at once. Either way nothing is lost: what is not committed is redelivered.
 
-    Needs the topics (`attribution-worker topics`) and the tables (`attribution-worker migrate`). Start as many as there
-    are partitions. One line per record is logged on stderr; ATTRIBUTION_LOG__FORMAT and …LEVEL choose how.
+    Needs the topics (`attribution-worker topics`) and the tables (`attribution-worker migrate`). Any number may run; as
+    many as there are partitions have work. One line per record is logged on stderr; ATTRIBUTION_LOG__FORMAT and
+    ATTRIBUTION_LOG__LEVEL choose how. `attribution-worker config` shows where it would connect, and who judges:
+    ATTRIBUTION_JUDGE__NAME is the local judge, never for paying anyone, until it names an LLM.
+
+    Example: `ATTRIBUTION_KAFKA__BOOTSTRAP_SERVERS=kafka:9092 ATTRIBUTION_POSTGRES__DSN=… attribution-worker run`
     """
     settings = load_settings()
     configure_logging(settings.log)
