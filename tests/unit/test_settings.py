@@ -158,6 +158,30 @@ def test_an_unknown_name_within_a_table_is_refused(monkeypatch: pytest.MonkeyPat
         ),
         ({"INTAKE__EVENT_BYTES_MAX": "4194304"}, "intake.event_bytes_max (4194304) must be below kafka.message_bytes"),
         ({"INTAKE__BYTES_MAX": "1024"}, "intake.event_bytes_max (1048576) must be below intake.bytes_max (1024)"),
+        (
+            {"POSTGRES__ANSWERS_RETENTION_MONTHS": "6"},
+            "postgres.answers_retention_months (6) must not be below postgres.retention_months",
+        ),
+        (
+            {"POSTGRES__ANSWERS_RETENTION_MONTHS": "6", "POSTGRES__RETENTION_MONTHS": "7"},
+            "postgres.answers_retention_months (6) must not be below postgres.retention_months",
+        ),
+        (
+            {
+                "POSTGRES__ANSWERS_RETENTION_MONTHS": "1",
+                "POSTGRES__RETENTION_MONTHS": "1",
+                "KAFKA__ANSWERS_RETENTION_MS": "2419200000",
+            },
+            "postgres.answers_retention_months (1) must outlast kafka.answers_retention_ms",
+        ),
+        (
+            {
+                "POSTGRES__ANSWERS_RETENTION_MONTHS": "6",
+                "POSTGRES__RETENTION_MONTHS": "6",
+                "KAFKA__ANSWERS_RETENTION_MS": "-1",
+            },
+            "postgres.answers_retention_months (6) must outlast kafka.answers_retention_ms",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_with_both_values_and_why(
@@ -166,6 +190,11 @@ def test_settings_that_contradict_each_other_are_refused_with_both_values_and_wh
     message = refusal(monkeypatch, **variables)
     assert told in message
     assert message.count(": ") >= 1, "and the reason"
+
+
+def test_answers_may_be_forgotten_after_their_attributions_and_their_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load(monkeypatch, POSTGRES__ANSWERS_RETENTION_MONTHS="6", POSTGRES__RETENTION_MONTHS="6")
+    assert settings.postgres.answers_retention_months == 6
 
 
 def test_contradictions_are_told_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from worker.settings.storage import DeadLetterSettings, OutboxSettings, Postgres
 
 FILE_SUFFIX = "_FILE"
 SECRET_FILE_BYTES_MAX = 65_536
+SHORTEST_MONTH_MS = 28 * 86_400_000
 
 
 class EnvironmentWithFiles(EnvSettingsSource):
@@ -124,10 +125,23 @@ class Settings(BaseSettings):
             f"{left} ({a}) must be below {right} ({b}): {reason}"
             for left, a, right, b, reason in self._orderings()
             if not a < b
-        ] + self.kafka.contradictions()
+        ] + [*self.kafka.contradictions(), *self._answers_forgotten_too_early()]
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    def _answers_forgotten_too_early(self) -> list[str]:
+        """Whatever may come again, or hangs on it, must find its answer."""
+        kept_months, attributions_months = self.postgres.answers_retention_months, self.postgres.retention_months
+        if kept_months is None:
+            return []
+        name, problems = f"postgres.answers_retention_months ({kept_months})", []
+        if attributions_months is None or attributions_months > kept_months:
+            problems.append(f"{name} must not be below postgres.retention_months: attributions need their answer")
+        topic_ms = self.kafka.answers_retention_ms
+        if topic_ms < 0 or topic_ms >= kept_months * SHORTEST_MONTH_MS:
+            problems.append(f"{name} must outlast kafka.answers_retention_ms: an answer read again would be paid again")
+        return problems
 
     def _orderings(self) -> list[tuple[str, float, str, float, str]]:
         kafka, intake = self.kafka, self.intake

@@ -34,6 +34,9 @@ class PostgresSettings(Section):
     retention_months: int | None = Field(
         None, ge=1, description="older monthly partitions are dropped; unset keeps all"
     )
+    answers_retention_months: int | None = Field(
+        None, ge=1, description="older answers are forgotten: one that comes again is paid again; unset keeps all"
+    )
 
     @field_validator("dsn")
     @classmethod

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 import worker
 from worker.adapters.postgres.database import errors_translated
 from worker.adapters.postgres.engine import open_engine
+from worker.adapters.postgres.forgetting import forget_answers
 from worker.adapters.postgres.partitions import drop_expired_partitions, ensure_partitions
 from worker.adapters.postgres.stages import Migration, Stage, chosen
 from worker.errors import FatalError
@@ -47,7 +48,7 @@ def migrate(dsn: str, *, partitions_ahead_months: int = 3, retention_months: int
 async def migrate_database(
     settings: PostgresSettings, stage: Stage = Stage.ALL, *, directory: Path | None = None
 ) -> Migrated:
-    """Upgrade as far as the stage goes, make partitions ahead, drop those past the retention. Safe to run again.
+    """Upgrade as far as the stage goes, make partitions ahead, drop what is past the retention. Safe to run again.
 
     Several may run at once: one works, the others wait their lock timeout for it. What is applied is applied in one
     transaction. `directory` holds the migrations; by default our own.
@@ -68,6 +69,8 @@ async def migrate_database(
             await ensure_partitions(engine, ahead_months=settings.partitions_ahead_months)
             if settings.retention_months is not None:
                 await drop_expired_partitions(engine, retention_months=settings.retention_months)
+            if settings.answers_retention_months is not None:
+                await forget_answers(engine, retention_months=settings.answers_retention_months)
     return migrated
 
 

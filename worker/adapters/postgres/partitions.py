@@ -38,7 +38,7 @@ async def ensure_partitions(engine: AsyncEngine, *, ahead_months: int) -> list[s
     Without them rows land in the default partition: nothing is lost, and a later call moves them out of it.
     """
     async with engine.begin() as connection:
-        current = await _current_month(connection)
+        current = await current_month(connection)
     made = []
     for table, column in PARTITIONED_BY.items():
         for ahead in range(ahead_months + 1):
@@ -51,7 +51,7 @@ async def ensure_partitions(engine: AsyncEngine, *, ahead_months: int) -> list[s
 async def missing_partitions(engine: AsyncEngine, *, ahead_months: int) -> list[str]:
     """Names of the partitions of this month and the months ahead that do not exist."""
     async with engine.begin() as connection:
-        current = await _current_month(connection)
+        current = await current_month(connection)
         names = [f"{t.name}_{current.plus(ahead).suffix}" for t in PARTITIONED_BY for ahead in range(ahead_months + 1)]
         return [name for name in names if not await _exists(connection, name)]
 
@@ -73,7 +73,7 @@ async def drop_expired_partitions(engine: AsyncEngine, *, retention_months: int)
     """
     dropped = []
     async with engine.begin() as connection:
-        oldest_kept = (await _current_month(connection)).plus(-retention_months)
+        oldest_kept = (await current_month(connection)).plus(-retention_months)
         for table in PARTITIONED_BY:
             for name in await _partitions(connection, table.name):
                 found = MONTHLY.search(name)
@@ -83,7 +83,8 @@ async def drop_expired_partitions(engine: AsyncEngine, *, retention_months: int)
     return dropped
 
 
-async def _current_month(connection: AsyncConnection) -> Month:
+async def current_month(connection: AsyncConnection) -> Month:
+    """By database time."""
     now = (await connection.execute(select(func.now()))).scalar_one().astimezone(UTC)
     return Month(now.year, now.month)
 
