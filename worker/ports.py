@@ -212,6 +212,27 @@ class OutboxStore(Protocol):
         ...
 
 
+class WorkerPlace(Protocol):
+    """A worker's static membership of its group, if it has one. Needed by `app`."""
+
+    async def take(self) -> None:
+        """From now on it is ours: an older worker that still holds it leaves at its next check.
+
+        Raises:
+            UnavailableError: the database is down.
+        """
+        ...
+
+    async def check(self) -> None:
+        """Whether it is still ours.
+
+        Raises:
+            FatalError: another worker has taken it; this one must stop.
+            UnavailableError: the database is down; nobody can have taken it meanwhile.
+        """
+        ...
+
+
 class Publisher(Protocol):
     """Writes records to Kafka. Needed by `relay`."""
 

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import uvloop
@@ -13,6 +13,7 @@ from worker.adapters.kafka.consumer import KafkaRecordStream
 from worker.adapters.kafka.producer import KafkaPublisher
 from worker.adapters.postgres.store import LlmAccounts, PostgresStore, open_llm_accounts, open_store
 from worker.adapters.postgres.watch import TablesWatch
+from worker.adapters.postgres.worker_place import PostgresWorkerPlace
 from worker.app.announcing import build_announcement, build_dead_letter_message
 from worker.app.judges import Accounts, open_judge
 from worker.app.method import (
@@ -80,6 +81,7 @@ class Worker:
         self.telemetry = telemetry
         self.outages = Outages()
         self.relay = Relay(outbox=store, publisher=publisher, settings=settings.outbox, telemetry=telemetry)
+        self._place = PostgresWorkerPlace(store.database, settings.kafka)
         self._upkeep = {"partitions": store.ensure_partitions, **upkeep}
         process = Process(
             decode=build_decoder(settings, telemetry),
@@ -127,6 +129,7 @@ class Worker:
         async with self.observing.serving():
             await check_topics(self.settings)
             await self.store.check_dead_letter_limits()
+            await self._place.take()
             await self._work(stop, until_drained=until_drained)
             await self._publish_the_rest()
         return self._summary()
@@ -147,6 +150,7 @@ class Worker:
                 background.create_task(beside(self.relay.run())),
                 background.create_task(beside(self._keep_up())),
                 background.create_task(beside(self.observing.look_regularly())),
+                background.create_task(beside(self._keep_place())),
             ]
             try:
                 await self.consume.run(stop, until_drained=until_drained)
@@ -173,6 +177,12 @@ class Worker:
                     log.warning("upkeep.postponed", of=name, problem=str(error))
                     pause_s = UPKEEP_RETRY_S
             await asyncio.sleep(pause_s)
+
+    async def _keep_place(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.kafka.place_check_s)
+            with suppress(UnavailableError):
+                await self._place.check()
 
     async def _publish_the_rest(self) -> None:
         """What was stored last goes out now rather than by another worker; it is safe in the outbox either way."""

@@ -56,6 +56,9 @@ class KafkaSettings(Section):
     client_id: str = Field("attribution-worker", description="how the broker's logs and quotas name us")
     group_id: str = Field("attribution-worker", description="workers of one group share the partitions")
     group_instance_id: str | None = Field(None, description="static membership: a rolling restart moves nothing")
+    place_check_s: float = Field(
+        5.0, gt=0, description="how often a worker with a group_instance_id looks whether another has taken it over"
+    )
     answers_topic: str = Field("answers", description="answer events come in here")
     attributions_topic: str = Field("attributions", description="attributions go out here")
     dead_letter_topic: str = Field("answers.dead-letter", description="records set aside go out here, bytes untouched")

@@ -41,6 +41,7 @@ RIGHTS: Mapping[Role, Mapping[Table, str]] = {
         tables.llm_call_claims: "SELECT, INSERT, UPDATE, DELETE",
         tables.budget_leases: "SELECT, INSERT, UPDATE, DELETE",
         tables.reusable_judgements: "SELECT, INSERT, UPDATE, DELETE",
+        tables.worker_places: "SELECT, INSERT, UPDATE",
     },
     # Whoever runs `dead-letters` and `resume`.
     Role.OPERATOR: {

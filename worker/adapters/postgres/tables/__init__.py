@@ -3,6 +3,7 @@
 from worker.adapters.postgres.tables.attribution import answers, attributions, methods, source_attributions
 from worker.adapters.postgres.tables.columns import metadata
 from worker.adapters.postgres.tables.journal import budget_leases, llm_call_claims, llm_calls
+from worker.adapters.postgres.tables.places import worker_places
 from worker.adapters.postgres.tables.queues import DeadLetterState, dead_letters, intake_resumes, outbox
 from worker.adapters.postgres.tables.reuse import reusable_judgements
 
@@ -24,4 +25,5 @@ __all__ = [
     "outbox",
     "reusable_judgements",
     "source_attributions",
+    "worker_places",
 ]
