@@ -1,6 +1,7 @@
 """One campaign: answers stream in, workers settle them, things break; then the guarantees are asked."""
 
 import asyncio
+import pickle
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +50,7 @@ class Report:
     looks: int
     calls: Mapping[str, int]
     broken: Mapping[str, Sequence[str]]
+    evidence: Evidence
 
 
 @dataclass
@@ -58,7 +60,7 @@ class Campaign:
     answers: int
     answers_per_s: float
     logs: Path
-    progress: Progress
+    progress: Progress = lambda _doing, _committed, _of: None
 
     async def run(self) -> Report:
         """Raises TimeoutError where records are left without an outcome for good."""
@@ -83,7 +85,10 @@ class Campaign:
             await _run_until_drained(settings)
             await watch.look()
             evidence = await _evidence(services_, settings, fleet, watch)
-            return self._report(evidence, fleet, watch, strikes)
+            report = self._report(evidence, fleet, watch, strikes)
+            if report.broken:
+                (self.logs / "evidence.pickle").write_bytes(pickle.dumps(evidence))
+            return report
 
     async def _stream(
         self, services_: Services, settings: Settings, fleet: Fleet, watch: CommitWatch, strikes: Counter[str]
@@ -144,6 +149,7 @@ class Campaign:
             looks=watch.looks,
             calls=dict(Counter(row["outcome"] for row in evidence.llm_calls)),
             broken=broken_by(evidence),
+            evidence=evidence,
         )
 
 

@@ -11,6 +11,7 @@ import asyncpg
 
 from tests.guarantees.chaos.fleet import Fleet
 from tests.guarantees.chaos.services import SESSION_TIMEOUT_S, Services
+from tests.guarantees.chaos.watch import UNREACHABLE
 
 CUT_CONNECTIONS = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -60,7 +61,7 @@ class CutConnections:
 
     async def strike(self, scene: Scene) -> None:
         await scene.pause(0.2, 1.5)
-        with suppress(OSError, asyncpg.PostgresError):
+        with suppress(*UNREACHABLE):
             connection = await asyncpg.connect(scene.services.database.dsn)
             try:
                 for _ in range(scene.chance.randint(5, 40)):

@@ -16,6 +16,9 @@ RESTART_PAUSE_S = 0.3
 LEAVE_S_MAX = 40.0
 """A worker that was told to stop, or that has been fenced, is gone by then."""
 
+EXCUSES = ("unavailable:", "stopped: another worker has taken the place")
+"""What a worker says that is started while the broker or the database is down, or that was replaced."""
+
 
 @dataclass(frozen=True)
 class Exit:
@@ -23,6 +26,7 @@ class Exit:
     pid: int
     code: int
     asked_for: bool
+    last_line: str
 
 
 @dataclass
@@ -31,6 +35,7 @@ class Place:
 
     number: int
     process: Process | None = None
+    log: Path | None = None
     replaced: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -114,22 +119,25 @@ class Fleet:
                 ended.cancel()
                 replaced.cancel()
             if process.returncode is not None:
-                self._ended(place.number, process)
+                self._ended(place, process)
             if not self._ending:
                 await asyncio.sleep(RESTART_PAUSE_S)
 
     async def _start(self, place: Place) -> Process:
         self._starts += 1
         settings = self._settings.overridden({"kafka": {"group_instance_id": f"worker-{place.number}"}})
-        log = (self._directory / f"worker-{place.number}.{self._starts:03}.log").open("wb")
-        with log:
+        place.log = self._directory / f"worker-{place.number}.{self._starts:03}.log"
+        with place.log.open("wb") as log:
             return await asyncio.create_subprocess_exec(
                 *program("run"), env=environment(**environment_of(settings)), stdout=log, stderr=log
             )
 
-    def _ended(self, place: int, process: Process) -> None:
+    def _ended(self, place: Place, process: Process) -> None:
         assert process.returncode is not None
-        self.exits.append(Exit(place, process.pid, process.returncode, process.pid in self._told_to_stop))
+        assert place.log is not None
+        lines = place.log.read_text(errors="replace").splitlines() or [""]
+        asked_for = process.pid in self._told_to_stop
+        self.exits.append(Exit(place.number, process.pid, process.returncode, asked_for, lines[-1]))
 
     async def _end(self) -> None:
         """Everybody leaves in order; whoever does not is a finding."""
@@ -152,7 +160,10 @@ class Fleet:
         self.bugs += bugs_in(self._directory)
 
     def _disobedient(self) -> list[Exit]:
-        return [one for one in self.exits if one.asked_for and one.code not in {0, -signal.SIGTERM}]
+        """Told to stop before it handles signals, or killed, it dies of that; in an outage it fails to start."""
+        fine = {0, -signal.SIGTERM, -signal.SIGKILL}
+        asked = [one for one in self.exits if one.asked_for and one.code not in fine]
+        return [one for one in asked if not one.last_line.startswith(EXCUSES)]
 
 
 def bugs_in(directory: Path) -> list[str]:

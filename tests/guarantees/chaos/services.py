@@ -35,6 +35,7 @@ KAFKA: Mapping[str, object] = {
     "poll_timeout_ms": 100,
     "outage_backoff_ms": 200,
     "max_poll_interval_ms": 10_000,
+    "place_check_s": 0.5,
 }
 SECTIONS: Mapping[str, Mapping[str, object]] = {
     "postgres": {"connect_timeout_s": 2.0, "statement_timeout_s": 5.0, "lock_timeout_s": 2.0, "save_timeout_s": 10.0},

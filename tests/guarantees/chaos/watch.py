@@ -13,7 +13,14 @@ from worker.embedded.broker import Broker
 
 PAUSE_S = 0.25
 LOOK_S_MAX = 5.0
-UNREACHABLE = (OSError, KafkaError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError)
+UNREACHABLE = (
+    OSError,
+    KafkaError,
+    TimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 """What a look meets while a service is down; it is taken again."""
 
 WITHOUT_OUTCOME = """
