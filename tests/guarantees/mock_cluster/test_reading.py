@@ -67,6 +67,45 @@ async def test_a_topic_that_we_may_no_longer_read_stops_the_worker(cluster: Mock
             await Member(answers.settings, Ledger()).consume.run(asyncio.Event())
 
 
+@pytest.mark.parametrize(
+    "code", [Code.LEADER_NOT_AVAILABLE, Code.UNKNOWN_TOPIC_OR_PARTITION], ids=lambda code: code.name
+)
+async def test_a_topic_that_the_cluster_does_not_show_for_a_while_is_looked_for_and_read_on(
+    cluster: MockKafka, answers: AnswersTopic, code: Code
+) -> None:
+    """One such look took all partitions from the group: nobody read until the client's next look, minutes on."""
+    await answers.fill(10)
+    async with member_of(answers.settings, ledger := Ledger(seed=code)) as member:
+        await answers.prove(ledger)
+        await answers.fill(10)
+        hide_topic(cluster, answers, code)
+        await until(lambda: not member.partitions, PATIENCE_S)
+        cluster.refuse_topic(answers.settings.answers_topic, Code.NONE)
+        await answers.prove(ledger)
+
+
+async def test_a_topic_that_is_hidden_from_us_in_mid_stream_stops_the_worker(
+    cluster: MockKafka, answers: AnswersTopic
+) -> None:
+    await answers.fill(10)
+    ledger = Ledger()
+
+    async def hide() -> None:
+        await answers.prove(ledger)
+        hide_topic(cluster, answers, Code.TOPIC_AUTHORIZATION_FAILED)
+
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
+        tasks.create_task(hide())
+        with pytest.raises(FatalError, match="reading answers: no access: TopicAuthorizationFailedError"):
+            await Member(answers.settings, ledger).consume.run(asyncio.Event())
+
+
+def hide_topic(cluster: MockKafka, answers: AnswersTopic, code: Code) -> None:
+    """And bring the client to look."""
+    cluster.refuse_topic(answers.settings.answers_topic, code)
+    cluster.fail(Api.FETCH, *[Code.NOT_LEADER_OR_FOLLOWER] * NODES)
+
+
 async def test_an_offset_out_of_range_in_mid_stream_stops_the_worker_and_skips_nothing(
     cluster: MockKafka, answers: AnswersTopic
 ) -> None:

@@ -1,4 +1,4 @@
-"""The background tasks of an aiokafka consumer, which may end without a word: watched, started again, ended in time.
+"""What an aiokafka consumer does in the background, and may cease to do without a word: watched, taken up, ended.
 
 Private parts of the client, as it has no other way to ask.
 """
@@ -6,6 +6,7 @@ Private parts of the client, as it has no other way to ask.
 import asyncio
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
 from worker.adapters.kafka.connection import close_in_time
 from worker.errors import FatalError
@@ -41,6 +42,24 @@ def _restart_failed(consumer: AIOKafkaConsumer) -> None:
 
 def _has_failed(task: "asyncio.Task[None] | None") -> bool:
     return task is not None and task.done() and not task.cancelled() and task.exception() is not None
+
+
+async def require_topic(consumer: AIOKafkaConsumer, topic: str) -> None:
+    """For every poll of a consumer: the cluster is looked at again while it shows no such topic.
+
+    One look that did not show it, as at a broker that has just started, takes all partitions from all members if it
+    was the leader's. aiokafka itself looks again only after minutes.
+
+    Raises:
+        KafkaError: what the cluster says of the topic.
+    """
+    if consumer.partitions_for_topic(topic):
+        return
+    await consumer._client.force_metadata_update()  # noqa: SLF001  # see above
+    if topic in consumer._client.cluster.unauthorized_topics:  # noqa: SLF001  # see above
+        raise TopicAuthorizationFailedError(topic)
+    if not consumer.partitions_for_topic(topic):
+        raise UnknownTopicOrPartitionError(topic)
 
 
 async def close_consumer(consumer: AIOKafkaConsumer) -> None:

@@ -7,7 +7,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
 
-from worker.adapters.kafka.background import close_consumer, keep_alive
+from worker.adapters.kafka.background import close_consumer, keep_alive, require_topic
 from worker.adapters.kafka.connection import connection_options, start_client, translated_errors
 from worker.adapters.kafka.header_names import read_on
 from worker.core.records import Record, TopicPartition
@@ -80,6 +80,7 @@ class KafkaRecordStream:
         consumer = self._consumer
         with translated_errors(f"reading {self._topic}"):
             keep_alive(consumer)
+            await require_topic(consumer, self._topic)
             await self._face_error(consumer)
             await self._learn_positions(consumer)
             # From the first record taken to the return nothing is awaited that could wait: no rebalance comes between.

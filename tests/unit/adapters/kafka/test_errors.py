@@ -97,6 +97,9 @@ class ScriptedClient:
     def assignment(self) -> set[TopicPartition]:
         return {TopicPartition("answers", number) for number in self._script}
 
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return set(self._script)
+
     def paused(self) -> set[TopicPartition]:
         return set()
 
