@@ -52,23 +52,30 @@ WAIT_S_MAX = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What had been done and used by then."""
+    """What had been done and used by then; `busy_s` is the processor time of everybody on this machine."""
 
     at_s: float
     settled: int
     used_s: Mapping[str, float]
+    busy_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """While all were at work; `cores` are those kept busy, by whom."""
+    """While all were at work; `cores` are those kept busy, by whom, and `others` those of processes not ours."""
 
     answers_per_s: float
     cores: Mapping[str, float]
+    others: float
 
     @property
     def cores_in_all(self) -> float:
         return sum(self.cores.values())
+
+    @property
+    def cpu_ms(self) -> float:
+        """Processor time of one answer, over all that take part."""
+        return 1_000 * self.cores_in_all / self.answers_per_s
 
 
 class Machine:
@@ -142,7 +149,7 @@ async def _watch(
             await asyncio.sleep(SAMPLE_INTERVAL_S)
             settled = await connection.fetchval("SELECT count(*) FROM answers")
             used_s = {name: sum(map(cpu_s, given)) for name, given in pids.items()}
-            samples.append(Sample(time.monotonic(), settled, used_s))
+            samples.append(Sample(time.monotonic(), settled, used_s, _busy_s()))
         return samples
     finally:
         await connection.close()
@@ -153,7 +160,13 @@ def _speed(samples: Sequence[Sample], events: int) -> Speed:
     last = next(sample for sample in reversed(samples) if sample.settled <= COOL_DOWN * events)
     took_s = last.at_s - first.at_s
     cores = {name: (last.used_s[name] - first.used_s[name]) / took_s for name in first.used_s}
-    return Speed((last.settled - first.settled) / took_s, cores)
+    others = (last.busy_s - first.busy_s) / took_s - sum(cores.values())
+    return Speed((last.settled - first.settled) / took_s, cores, others)
+
+
+def _busy_s() -> float:
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
 
 
 @contextmanager
@@ -214,7 +227,9 @@ def _spread(values: Sequence[float]) -> str:
 def _busy(speeds: Sequence[Speed]) -> str:
     parts = ", ".join(f"{name} {median(speed.cores[name] for speed in speeds):.2f}" for name in speeds[0].cores)
     in_all = median(speed.cores_in_all for speed in speeds)
-    return f"{in_all:.2f} of {psutil.cpu_count()} cores busy with it: {parts}"
+    others = median(speed.others for speed in speeds)
+    cost = f"{median(speed.cpu_ms for speed in speeds):.1f} ms of processor each"
+    return f"{cost}; of {psutil.cpu_count()} cores {in_all:.2f} at work ({parts}), others {others:.2f}"
 
 
 def main() -> None:
