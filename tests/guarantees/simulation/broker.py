@@ -10,7 +10,7 @@ from tests.guarantees.simulation.corpus import Produced
 from tests.guarantees.simulation.loop import Process, ProcessState
 from tests.guarantees.simulation.schedule import KAFKA
 from tests.guarantees.simulation.truth import Truth
-from tests.guarantees.simulation.world import Guarantee, World
+from tests.guarantees.simulation.world import Guarantee, Outage, World
 from worker.core.records import OutboundMessage, Record, TopicPartition
 from worker.errors import UnavailableError
 
@@ -67,7 +67,7 @@ class Broker:
     members: dict[int, Member] = field(default_factory=dict)
     generation: int = 0
     is_rebalancing: bool = False
-    commits_fail: bool = False
+    commits_fail: Outage = field(default_factory=Outage)
     fetched: set[tuple[TopicPartition, int]] = field(default_factory=set)
     _numbers: int = 0
     _round: int = 0
@@ -152,6 +152,11 @@ class Broker:
         self.tell(member.client, member.client.must_rejoin, within_s=HEARTBEAT_S)
         self._reconsider()
 
+    def forget(self, client: Client) -> None:
+        """Whatever the group still has of a client that is no more."""
+        for number in [number for number, member in self.members.items() if member.client is client]:
+            self.expire(number)
+
     def leave(self, number: int) -> None:
         if self.members.pop(number, None) is not None:
             self.world.note("group.left", number)
@@ -200,7 +205,7 @@ class Broker:
 
     def commit(self, number: int | None, generation: int, offsets: Mapping[TopicPartition, int]) -> None:
         """Accepted of members of this generation alone; never past a record that has no outcome, never back."""
-        if self.commits_fail:
+        if self.commits_fail.is_on(self.world):
             raise CoordinatorMovesError("not the coordinator") if self.world.chance(0.5) else UnavailableError("no")
         if number not in self.members or generation != self.generation:
             self.world.note("commit.fenced", generation, self.generation)
@@ -209,11 +214,15 @@ class Broker:
         for topic_partition, offset in offsets.items():
             for record in self.logs[topic_partition]:
                 if record.offset < offset and not self.truth.has_outcome(record):
-                    self.world.violate(Guarantee.NEVER_COMMITTED_PAST_UNFINISHED, f"{topic_partition} {record.offset} < {offset}")
+                    self.world.violate(
+                        Guarantee.NEVER_COMMITTED_PAST_UNFINISHED, f"{topic_partition} {record.offset} < {offset}"
+                    )
             if offset < self.committed.get(topic_partition, 0):
                 self.world.violate(Guarantee.COMMITS_NEVER_MOVE_BACK, f"{topic_partition} to {offset}")
             if offset > self.end(topic_partition):
-                self.world.violate(Guarantee.NEVER_COMMITTED_PAST_UNFINISHED, f"{topic_partition} past its end: {offset}")
+                self.world.violate(
+                    Guarantee.NEVER_COMMITTED_PAST_UNFINISHED, f"{topic_partition} past its end: {offset}"
+                )
             self.committed[topic_partition] = offset
 
 

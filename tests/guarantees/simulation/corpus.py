@@ -4,15 +4,19 @@ import json
 import random
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Any
 
 from schemas.dead_letter import DeadLetterReason
 from tests.support import samples
-from tests.support.judging import KEY_POINTS, TEXTS, opinion
+from tests.support.judging import TEXTS, opinion
 from worker.core.model import Answer, AnswerId, AnswerKey, OwnerId, Source, SourceId, Status, TenantId
 from worker.core.model_side import ShownSource
 
 FORBIDDEN = "forbidden"
 """A model refuses to judge an answer that says so."""
+
+CURSED = "cursed"
+"""Most calls for an answer that says so fail, whoever makes them."""
 
 UNRELATED = "The moon is round."
 TENANTS = ("default", "modest")
@@ -25,6 +29,7 @@ class Kind(Enum):
     CONFLICT = auto()  # an earlier answer's key with other content
     TWIN = auto()  # an earlier answer's content under its own key
     REFUSED = auto()
+    CURSED = auto()
     UNGROUNDED = auto()
     EMPTY = auto()
     NO_SOURCES = auto()
@@ -40,6 +45,7 @@ WEIGHTS = {
     Kind.CONFLICT: 8,
     Kind.TWIN: 6,
     Kind.REFUSED: 5,
+    Kind.CURSED: 6,
     Kind.UNGROUNDED: 4,
     Kind.EMPTY: 3,
     Kind.NO_SOURCES: 3,
@@ -87,6 +93,8 @@ class Produced:
                 return frozenset({DeadLetterReason.TOO_LARGE})
             case _ if self.answer is not None and FORBIDDEN in self.answer.text:
                 return frozenset({DeadLetterReason.JUDGE_REFUSED})
+            case _ if self.answer is not None and CURSED in self.answer.text:
+                return frozenset({DeadLetterReason.ATTEMPTS_EXHAUSTED})
             case _:
                 return frozenset()
 
@@ -99,16 +107,13 @@ def records_of(rng: random.Random, partitions: int) -> tuple[Produced, ...]:
         earlier = [record for record in made if record.answer is not None]
         kind = rng.choices(list(WEIGHTS), weights=list(WEIGHTS.values()))[0]
         value, answer = _event(rng, kind, number, earlier)
-        # A copy is a producer's retry: more often than not it lands in the same partition.
         partition = rng.randrange(partitions)
         at_s = 0.0 if rng.random() < 0.6 else rng.random() * 60
         made.append(Produced(kind, value, answer, partition, at_s, hole=rng.choice((0, 0, 0, 0, 1, 3))))
     return tuple(sorted(made, key=lambda record: record.at_s))
 
 
-def _event(
-    rng: random.Random, kind: Kind, number: int, earlier: list[Produced]
-) -> tuple[bytes | None, Answer | None]:
+def _event(rng: random.Random, kind: Kind, number: int, earlier: list[Produced]) -> tuple[bytes | None, Answer | None]:
     match kind:
         case Kind.TOMBSTONE:
             return None, None
@@ -138,20 +143,21 @@ def _answer(rng: random.Random, kind: Kind, number: int, earlier: list[Produced]
     others = [record.answer for record in earlier if record.answer is not None]
     match kind:
         case Kind.CONFLICT if others:
-            return replace(fresh, key=rng.choice(others).key)
+            changes: dict[str, Any] = {"key": rng.choice(others).key}
         case Kind.TWIN if others:
             twin = rng.choice(others)
             return replace(twin, key=replace(fresh.key, tenant=twin.key.tenant))
-        case Kind.REFUSED:
-            return replace(fresh, text=f"{text} This is {FORBIDDEN}.")
+        case Kind.REFUSED | Kind.CURSED:
+            changes = {"text": f"{text} This is {FORBIDDEN if kind is Kind.REFUSED else CURSED}."}
         case Kind.UNGROUNDED:
-            return replace(fresh, sources=_sources([UNRELATED]))
+            changes = {"sources": _sources([UNRELATED])}
         case Kind.EMPTY:
-            return replace(fresh, text=" ")
+            changes = {"text": " "}
         case Kind.NO_SOURCES:
-            return replace(fresh, sources=())
+            changes = {"sources": ()}
         case _:
-            return fresh
+            changes = {}
+    return replace(fresh, **changes)
 
 
 def _sources(texts: list[str]) -> tuple[Source, ...]:
@@ -163,6 +169,3 @@ def _sources(texts: list[str]) -> tuple[Source, ...]:
 def supports(key_point: str, source: ShownSource) -> tuple[int, str]:
     """What every simulated model thinks."""
     return (0, "") if source.text == UNRELATED else opinion(key_point, source)
-
-
-__all__ = ["EVENT_BYTES_MAX", "FORBIDDEN", "KEY_POINTS", "Kind", "Produced", "records_of", "supports"]

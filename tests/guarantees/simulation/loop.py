@@ -93,7 +93,7 @@ class SimulationLoop(asyncio.SelectorEventLoop):
     def _numbered(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> OwnedTask:
         return OwnedTask(next(self._numbers), coroutine, loop=loop, **options)
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]  # what the callback takes is typed nowhere in here
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         context = contextvars.copy_context() if context is None else context
@@ -105,7 +105,7 @@ class SimulationLoop(asyncio.SelectorEventLoop):
             owner.held.append(handle)
         return handle
 
-    def call_at(
+    def call_at(  # type: ignore[override]  # the same
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         timer = asyncio.TimerHandle(when, callback, args, self, context)
@@ -133,7 +133,7 @@ class SimulationLoop(asyncio.SelectorEventLoop):
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle.cancelled():
-                handle._run()  # type: ignore[attr-defined]  # as the loop it stands in for does
+                handle._run()  # as the loop it stands in for does
 
     def _pass_time(self) -> None:
         if self._ready or self._between_turns:

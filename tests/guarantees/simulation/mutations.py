@@ -194,7 +194,9 @@ def delete_before_publishing(worker: SimulatedWorker) -> None:
 
 def lose_headers_of_dead_letters(worker: SimulatedWorker) -> None:
     encode = worker.settle._encode_dead_letter
-    worker.settle._encode_dead_letter = lambda letter: encode(replace(letter, record=replace(letter.record, headers=())))
+    worker.settle._encode_dead_letter = lambda letter: encode(
+        replace(letter, record=replace(letter.record, headers=()))
+    )
 
 
 # Credit
@@ -233,6 +235,7 @@ def record_calls_when_they_have_ended(worker: SimulatedWorker) -> None:
 
     async def remember(intent: CallIntent) -> float | None:
         intents[intent.call_id] = intent
+        return None
 
     async def close(call_id: UUID, result: CallResult) -> None:
         await journal_open(replace(intents[call_id], responses_known=None))

@@ -8,11 +8,11 @@ from decimal import Decimal
 from tests.fakes.language_model import FakeModel
 from tests.fakes.provider import FakeProvider, problem
 from tests.fakes.rate_limited_account import RateLimitedAccount
-from tests.guarantees.simulation.corpus import FORBIDDEN, KEY_POINTS, supports
+from tests.guarantees.simulation.corpus import CURSED, FORBIDDEN, supports
 from tests.guarantees.simulation.loop import OWNER, Process
 from tests.guarantees.simulation.schedule import Schedule
-from tests.guarantees.simulation.world import Guarantee, World
-from tests.support.judging import PRICES, count_words
+from tests.guarantees.simulation.world import Guarantee, Outage, World
+from tests.support.judging import KEY_POINTS, PRICES, count_words
 from worker.core.buckets import SECOND_NS
 from worker.core.calls import CallFailure, CallProblem
 from worker.core.charging import Dimension
@@ -25,6 +25,7 @@ LATENCY_S = 4.0
 TOO_LATE_S = 40.0
 """Beyond any deadline of a call."""
 
+CURSED_FAILS = 0.85
 OVERLOADED = 529
 SPOILED = "I would rather talk about the weather."
 
@@ -52,7 +53,7 @@ class Arriving:
 def is_usable(raw: str) -> bool:
     """Whether a response is one that the judge can go on from."""
     body = json.loads(raw)
-    return body["finish"] == Finish.COMPLETE and body["text"] != SPOILED
+    return bool(body["finish"] == Finish.COMPLETE and body["text"] != SPOILED)
 
 
 @dataclass
@@ -61,7 +62,7 @@ class Vendor:
 
     world: World
     schedule: Schedule
-    is_down: bool = False
+    outage: Outage = field(default_factory=Outage)
     bill: dict[str, Billed] = field(default_factory=dict)
     in_flight: dict[Process, int] = field(default_factory=dict)
     account: RateLimitedAccount = field(init=False)
@@ -76,13 +77,15 @@ class Vendor:
     def arrive(self, call: Arriving) -> None:
         """Decides at once what will become of the call."""
         world, faults = self.world, self.schedule.model_faults
-        if self.is_down:
+        if self.outage.is_on(world):
             self._fail_soon(call, problem(CallFailure.TRANSIENT, status=500))
             return
         refused_s = self.account.arrive(self._now_ns(), _input_tokens(call.request), call.request.output_tokens_max)
         if refused_s is not None:
             world.violate(Guarantee.LIMITER_KEEPS_THE_ACCOUNT, f"a call is refused, {refused_s:.3f} s too early")
             self._fail_soon(call, problem(CallFailure.THROTTLED, status=429))
+        elif world.chance(CURSED_FAILS * (CURSED in call.request.question)):
+            self._fail_soon(call, problem(CallFailure.TRANSIENT, status=500))
         elif world.chance(faults.throttled):
             self._fail_soon(call, problem(CallFailure.THROTTLED, status=429))
         elif world.chance(faults.failing):

@@ -30,7 +30,7 @@ KAFKA = KafkaSettings(
     commit_timeout_ms=3_000,
 )
 SETTLE = SettleSettings(attempts_max=3, backoff_base_s=0.2, backoff_max_s=5, outage_backoff_max_s=3)
-LLM = LlmSettings(call_timeout_s=20, transient_failures_max=3, token_margin=1)
+LLM = LlmSettings(call_timeout_s=12, recording_s=5, transient_failures_max=3, token_margin=1)
 OUTBOX = OutboxSettings(batch_max=5, poll_interval_ms=8_000, publish_timeout_s=5)
 DEAD_LETTERS = DeadLetterSettings(consecutive_max=10**6, ratio_max=1)
 DRAIN_S = 4.0

@@ -46,7 +46,9 @@ class Report:
     """Only of a run that broke something."""
 
     def __str__(self) -> str:
-        broken = "\n".join(f"  {guarantee.name} ({guarantee.value}): {problem}" for guarantee, problem in self.violations)
+        broken = "\n".join(
+            f"  {guarantee.name} ({guarantee.value}): {problem}" for guarantee, problem in self.violations
+        )
         return f"seed {self.seed} breaks\n{broken}\nafter this:\n" + "\n".join(map(told, self.trace))
 
 
@@ -119,7 +121,9 @@ class Simulation:
             if task is current or not isinstance(task, OwnedTask) or task in self.tasks:
                 continue
             if task.owner is None or not task.owner.was_killed:
-                self.world.violate(Guarantee.NOTHING_LEFT, f"a task of {task.owner and task.owner.name} runs on: {task}")
+                self.world.violate(
+                    Guarantee.NOTHING_LEFT, f"a task of {task.owner and task.owner.name} runs on: {task}"
+                )
 
     # Workers
 
@@ -139,7 +143,7 @@ class Simulation:
         self.running[process] = worker
         try:
             await worker.run()
-        except Exception as error:  # noqa: BLE001  # a worker that ends so has a bug: nothing here is fatal
+        except Exception as error:  # a worker that ends so has a bug: nothing here is fatal
             self.world.violate(Guarantee.NO_BUGS, f"{process.name} ended by {error!r}")
             raise
         if not self.world.is_over:
@@ -159,45 +163,48 @@ class Simulation:
         """Between two turns of the loop."""
         if self.is_closing:
             return
-        self.world.note(f"trouble.{disturbance.trouble.name}", disturbance.target, f"{disturbance.lasts_s:.2f} s")
-        target = self._target(disturbance)
-        lasts_s = disturbance.lasts_s
-        match disturbance.trouble:
-            case Trouble.KILL if target is not None:
-                self._kill(target)
+        trouble, lasts_s = disturbance.trouble, disturbance.lasts_s
+        self.world.note(f"trouble.{trouble.name}", disturbance.target, f"{lasts_s:.2f} s")
+        match trouble:
+            case Trouble.KILL | Trouble.STOP | Trouble.FREEZE | Trouble.LOSE_SESSION:
+                awake = [process for process in self.running if process.state is ProcessState.RUNNING]
+                if awake:
+                    self._strike_one(trouble, awake[disturbance.target % len(awake)], lasts_s)
             case Trouble.KILL_ALL:
                 for process in list(self.running):
                     self._kill(process)
-            case Trouble.STOP if target is not None:
-                process_worker = self.running[target]
-                target.run_in(process_worker.stop.set)
             case Trouble.SCALE_OUT:
-                if len(self.running) < self.schedule.workers + 1:
+                if len(self.running) <= self.schedule.workers:
                     self._start()
-            case Trouble.FREEZE if target is not None:
-                self._freeze(target, lasts_s)
-            case Trouble.LOSE_SESSION if target is not None:
-                self._lose_session(target)
             case Trouble.REBALANCE:
                 self.servers.broker.rebalance()
-            case Trouble.BROKER_DOWN:
-                self._down(self.servers.kafka, lasts_s)
-            case Trouble.DATABASE_DOWN:
-                self._down(self.servers.database, lasts_s)
-            case Trouble.COMMITS_FAIL:
-                self.servers.broker.commits_fail = True
-                self.world.later(lasts_s, setattr, self.servers.broker, "commits_fail", False)
-            case Trouble.PROVIDER_DOWN:
-                self.servers.vendor.is_down = True
-                self.world.later(lasts_s, setattr, self.servers.vendor, "is_down", False)
-            case Trouble.KILL | Trouble.STOP | Trouble.FREEZE | Trouble.LOSE_SESSION:
-                self.world.note("trouble.met_nobody")
+            case Trouble.BROKER_DOWN | Trouble.DATABASE_DOWN | Trouble.COMMITS_FAIL | Trouble.PROVIDER_DOWN:
+                self._take_down(trouble, lasts_s)
             case _:
-                assert_never(disturbance.trouble)
+                assert_never(trouble)
 
-    def _target(self, disturbance: Disturbance) -> Process | None:
-        awake = [process for process in self.running if process.state is ProcessState.RUNNING]
-        return awake[disturbance.target % len(awake)] if awake else None
+    def _strike_one(self, trouble: Trouble, process: Process, lasts_s: float) -> None:
+        match trouble:
+            case Trouble.KILL:
+                self._kill(process)
+            case Trouble.STOP:
+                process.run_in(self.running[process].stop.set)
+            case Trouble.FREEZE:
+                self._freeze(process, lasts_s)
+            case _:
+                self._lose_session(process)
+
+    def _take_down(self, trouble: Trouble, lasts_s: float) -> None:
+        servers = self.servers
+        match trouble:
+            case Trouble.BROKER_DOWN:
+                servers.kafka.outage.begin(self.world, lasts_s)
+            case Trouble.DATABASE_DOWN:
+                servers.database.outage.begin(self.world, lasts_s)
+            case Trouble.COMMITS_FAIL:
+                servers.broker.commits_fail.begin(self.world, lasts_s)
+            case _:
+                servers.vendor.outage.begin(self.world, lasts_s)
 
     def _kill(self, process: Process) -> None:
         if process.state is not ProcessState.DEAD:
@@ -219,19 +226,9 @@ class Simulation:
             self.world.loop.let_run(process)
 
     def _lose_session(self, process: Process) -> None:
-        broker = self.servers.broker
-        for number in [number for number, member in broker.members.items() if member.client.process is process]:
-            broker.expire(number)
-
-    def _down(self, server: Server, lasts_s: float) -> None:
-        server.is_down = True
-        server.down_since += 1
-        self.world.later(lasts_s, self._up, server, server.down_since)
-
-    @staticmethod
-    def _up(server: Server, since: int) -> None:
-        if server.down_since == since:
-            server.is_down = False
+        for member in list(self.servers.broker.members.values()):
+            if member.client.process is process:
+                self.servers.broker.expire(member.number)
 
 
 def simulate(seed: int, mutation: Mutation | None = None) -> Report:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 from tests.guarantees.simulation.broker import REBALANCE_S, SESSION_S, Assigned, Broker, CoordinatorMovesError
 from tests.guarantees.simulation.loop import OWNER
@@ -82,14 +83,16 @@ class SimulatedStream:
     async def _joined(self) -> Assigned:
         while True:
             self._rejoin.clear()
-            joining: asyncio.Future[Assigned] = asyncio.get_running_loop().create_future()
-            member = self._member
             try:
-                await self._world.ask(self._kafka, lambda: self._broker.join(self, member, joining))
-                async with asyncio.timeout(REBALANCE_S + 1):
-                    return await joining
+                return await self._join(self._member)
             except (UnavailableError, TimeoutError):
                 await asyncio.sleep(RETRY_S)
+
+    async def _join(self, member: int | None) -> Assigned:
+        joining: asyncio.Future[Assigned] = asyncio.get_running_loop().create_future()
+        await self._world.ask(self._kafka, lambda: self._broker.join(self, member, joining))
+        async with asyncio.timeout(REBALANCE_S + 1):
+            return await joining
 
     async def _find_positions(self, assigned: Assigned) -> None:
         while not self._rejoin.is_set():
@@ -111,9 +114,10 @@ class SimulatedStream:
         await asyncio.sleep(self._world.travel_s(self._kafka))
         while True:
             await self._stable.wait()
-            if self._kafka.is_down and self._world.chance(0.5):
+            is_down = self._kafka.outage.is_on(self._world)
+            if is_down and self._world.chance(0.5):
                 raise UnavailableError("no broker")
-            records = [] if self._kafka.is_down else self._take(records_max)
+            records = [] if is_down else self._take(records_max)
             left_s = deadline_s - self._world.loop.time()
             if records or left_s <= 0:
                 self._polled_s = self._world.loop.time()
@@ -174,7 +178,7 @@ class SimulatedStream:
             return
         try:
             async with asyncio.timeout(KAFKA.commit_timeout_ms / 1000):
-                while not await self._committed(mine):
+                while not await self._committed(mine):  # noqa: ASYNC110  # nobody tells when the coordinator has moved
                     await asyncio.sleep(RETRY_S)
         except TimeoutError:
             raise UnavailableError("the commit took too long") from None
@@ -203,13 +207,12 @@ class SimulatedStream:
         coordination.cancel()
         await asyncio.wait([coordination])
         self._positions = {}
+        # Its heartbeats end, also where the group has let it in and it does not know it yet.
+        self._world.later(SESSION_S, self._broker.forget, self)
         if self._member is not None:
             number = self._member
-            self._world.later(SESSION_S, self._broker.expire, number)
-            try:
+            with suppress(UnavailableError):
                 await self._world.ask(self._kafka, lambda: self._broker.leave(number))
-            except UnavailableError:
-                return
 
     def _check_started(self) -> None:
         if self._coordination is None:

@@ -84,7 +84,9 @@ class Truth:
             self.saved[key] += 1
             self.saved_from[place_of(record)] = key
             if self.saved[key] > 1:
-                self.world.violate(Guarantee.PERSISTED_EXACTLY_ONCE, f"{key.answer_id} is stored {self.saved[key]} times")
+                self.world.violate(
+                    Guarantee.PERSISTED_EXACTLY_ONCE, f"{key.answer_id} is stored {self.saved[key]} times"
+                )
             self._one_outcome(record)
         return result
 
@@ -92,7 +94,9 @@ class Truth:
         before = len(self.store.dead_letters)
         outcome = at_once(self.store.save_dead_letter(dead_letter, message))
         record = dead_letter.record
-        self.world.note("dead_letter.saved", dead_letter.reason.value, outcome.value, *place_of(record))
+        self.world.note(f"set_aside.{dead_letter.reason.value}", outcome.value, *place_of(record))
+        if outcome is not Outcome.DEAD_LETTER:
+            self.world.note("set_aside.too_late", *place_of(record))
         if len(self.store.dead_letters) > before:
             self.set_aside[place_of(record)] += 1
             self._one_outcome(record)
@@ -113,7 +117,9 @@ class Truth:
         if held_s is None:
             usable = [row for row in self.responses_to(intent.call_key) if is_usable(row.raw)]
             if usable:
-                self.world.violate(Guarantee.COST_CONSERVED, f"{intent.answer_key.answer_id}: a paid response is bought again")
+                self.world.violate(
+                    Guarantee.COST_CONSERVED, f"{intent.answer_key.answer_id}: a paid response is bought again"
+                )
         return held_s
 
     def close(self, call_id: UUID, result: CallResult) -> None:
@@ -142,7 +148,7 @@ class Truth:
             return []
         claim.transaction = self.store.claim(rows_max)
         self.claims.append(claim)
-        return at_once(claim.transaction.__aenter__())  # type: ignore[arg-type]  # of a generator's context: a coroutine
+        return at_once(claim.transaction.__aenter__())
 
     def commit(self, claim: Claim) -> None:
         if claim.transaction is not None and not claim.is_given_up:
@@ -164,7 +170,7 @@ class Truth:
         assert claim.transaction is not None
         ending = claim.transaction.__aexit__(None if error is None else type(error), error, None)
         try:
-            at_once(ending)  # type: ignore[arg-type]  # as above
+            at_once(ending)
         except ConnectionResetError:
             return
 

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 
+from tests.fakes.provider import FakePrices
 from tests.guarantees.simulation.broker import Broker
 from tests.guarantees.simulation.database import SimulatedBudgets, SimulatedJournal, SimulatedStore, now
 from tests.guarantees.simulation.loop import Process
@@ -15,7 +17,6 @@ from tests.guarantees.simulation.truth import Truth
 from tests.guarantees.simulation.world import Server, World
 from tests.support.judging import PRICES, ROOMY, SECRET, count_words
 from tests.support.limiters import EpochClock
-from tests.fakes.provider import FakePrices
 from worker.app.announcing import build_announcement, build_dead_letter_message
 from worker.app.method import build_credit, build_decoder, build_identify, build_methods, build_retry_policy
 from worker.calls import Calls
@@ -167,9 +168,7 @@ class SimulatedWorker:
         if not self.servers.schedule.copies_judgements:
             return judge_answer
         method = build_methods(self.settings)(judge.profile)
-        return ReuseJudgements(
-            judge_answer, cache=self.store, method_hash=method.method_hash, telemetry=telemetry()
-        )
+        return ReuseJudgements(judge_answer, cache=self.store, method_hash=method.method_hash, telemetry=telemetry())
 
     async def run(self) -> None:
         """As `app.Worker` does: the line, the relay and the sweep beside it, and what is left is published."""
@@ -200,10 +199,8 @@ class SimulatedWorker:
 
     async def _sweep(self) -> None:
         while True:
-            try:
+            with suppress(UnavailableError):
                 await self.journal.sweep()
-            except UnavailableError:
-                pass
             await asyncio.sleep(SWEEP_S)
 
     def leaks(self) -> dict[str, object]:

@@ -6,9 +6,9 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tests.guarantees.simulation.loop import OWNER, Process, ProcessState, SimulationLoop
 from worker.errors import UnavailableError, WorkerError
@@ -36,6 +36,19 @@ class Guarantee(StrEnum):
 
 
 @dataclass(eq=False)
+class Outage:
+    """Something that fails for a while, and works again when the last of its outages is over."""
+
+    ends_s: float = -1.0
+
+    def begin(self, world: "World", lasts_s: float) -> None:
+        self.ends_s = max(self.ends_s, world.loop.now_s + lasts_s)
+
+    def is_on(self, world: "World") -> bool:
+        return world.loop.now_s < self.ends_s
+
+
+@dataclass(eq=False)
 class Server:
     """Whoever answers requests; `loses` is the share of requests, and again of replies, that never arrive."""
 
@@ -43,8 +56,7 @@ class Server:
     travel_s: float
     loses: float = 0.0
     in_order: bool = False
-    is_down: bool = False
-    down_since: int = 0
+    outage: Outage = field(default_factory=Outage)
 
     def __post_init__(self) -> None:
         self.last_arrival_s: dict[Process | None, float] = {}
@@ -133,7 +145,7 @@ class World:
             self.note("request.died_with_its_process", process.name, server.name)
             return
         answer: object
-        if server.is_down or self.chance(server.loses):
+        if server.outage.is_on(self) or self.chance(server.loses):
             self.note("request.lost", server.name)
             answer = UnavailableError(f"{server.name}: no connection")
         else:
@@ -154,5 +166,5 @@ def _answer(reply: "asyncio.Future[object]", answer: object) -> None:
 
 def told(line: tuple[Any, ...]) -> str:
     """A line of the trace for people."""
-    at_s, owner, event, *facts = cast("tuple[float, str | None, str]", line)
+    at_s, owner, event, *facts = line
     return f"{at_s:10.4f}  {owner or '-':<6} {event:<28} {' '.join(map(str, facts))}"
