@@ -129,7 +129,9 @@ class KafkaRecordStream:
         if isinstance(error, NoOffsetForPartitionError):
             await self._start_at_earliest(consumer, error.args[0])
         elif isinstance(error, UnicodeDecodeError):
+            self._error = error
             await self._read_any_names(consumer)
+            self._error = None
         elif error is not None:
             raise error
 

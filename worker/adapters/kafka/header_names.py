@@ -14,7 +14,6 @@ from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
 
 from worker.core.records import TopicPartition
-from worker.errors import FatalError
 from worker.telemetry import log
 
 KEEPS_HEADERS_SINCE_MAGIC = 2
@@ -58,12 +57,8 @@ async def read_on(consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition,
     """Go back to `positions`, what has been handed out, and from there read any name; in all consumers from now on.
 
     Where there is no position nothing has been handed out since the assignment, which began at the committed offset.
-
-    Raises:
-        FatalError: a name was unreadable although any name was read already.
+    Nothing may be read before it has succeeded: of what was fetched before, records are missing.
     """
-    if fetcher.MemoryRecords is AnyNamesRecords:
-        raise FatalError("a record's headers cannot be decoded, though any header name is read")
     log.warning("header_name.unreadable", partitions=len(consumer.assignment()))
     fetcher.MemoryRecords = AnyNamesRecords
     for partition in consumer.assignment():
