@@ -127,6 +127,22 @@ async def test_a_storm_of_rebalances_ends_with_every_record_settled_and_none_ski
     assert set(ledger.settled.values()) == {1}
 
 
+async def test_what_is_settled_when_a_rebalance_begins_is_committed_within_it(
+    cluster: MockKafka, settings_for: SettingsFor
+) -> None:
+    """aiokafka#1084, posthog#80897: a commit in the revoke had no effect, and finished work was done again."""
+    answers = AnswersTopic(cluster, settings_for(commit_interval_ms=60_000), partitions=2)
+    await answers.fill(20)
+    async with member_of(answers.settings, ledger := Ledger()) as member:
+        await until(lambda: set(ledger.settled) == answers.records, PATIENCE_S)
+        assert await answers.committed() == [None, None]
+        cluster.fail(Api.HEARTBEAT, Code.REBALANCE_IN_PROGRESS)
+        await until(partial(has_rebalanced, member, 2), PATIENCE_S)
+
+        await answers.prove(ledger)
+    assert set(ledger.settled.values()) == {1}
+
+
 def has_rebalanced(member: Member, times: int) -> bool:
     return member.consume.state().rebalances >= times
 
