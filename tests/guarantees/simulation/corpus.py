@@ -16,7 +16,7 @@ FORBIDDEN = "forbidden"
 """A model refuses to judge an answer that says so."""
 
 CURSED = "cursed"
-"""Most calls for an answer that says so fail, whoever makes them."""
+"""Most calls for an answer that says so fail, or are answered with nonsense, whoever makes them."""
 
 UNRELATED = "The moon is round."
 TENANTS = ("default", "modest")
@@ -94,7 +94,7 @@ class Produced:
             case _ if self.answer is not None and FORBIDDEN in self.answer.text:
                 return frozenset({DeadLetterReason.JUDGE_REFUSED})
             case _ if self.answer is not None and CURSED in self.answer.text:
-                return frozenset({DeadLetterReason.ATTEMPTS_EXHAUSTED})
+                return frozenset({DeadLetterReason.ATTEMPTS_EXHAUSTED, DeadLetterReason.JUDGE_INCOMPLETE})
             case _:
                 return frozenset()
 

@@ -21,11 +21,12 @@ from worker.core.llm import Completion, CompletionRequest, CompletionUsage, Fini
 from worker.llm_ports import CallFailedError, Reply
 
 DELIVERY_S = 0.3
-LATENCY_S = 4.0
+LATENCY_S = 1.5
 TOO_LATE_S = 40.0
 """Beyond any deadline of a call."""
 
-CURSED_FAILS = 0.85
+CURSED_FAILS = 0.6
+CURSED_IS_SPOILED = 0.7
 OVERLOADED = 529
 SPOILED = "I would rather talk about the weather."
 
@@ -132,7 +133,7 @@ class Vendor:
         self.model.requests.clear()
         if FORBIDDEN in request.question:
             return Completion(Finish.REFUSED, None, honest.usage, "")
-        if self.world.chance(faults.spoiled):
+        if self.world.chance(CURSED_IS_SPOILED if CURSED in request.question else faults.spoiled):
             return Completion(Finish.COMPLETE, SPOILED, honest.usage, "")
         if self.world.chance(faults.truncated):
             return Completion(Finish.TRUNCATED, (honest.text or "")[:20], honest.usage, "")

@@ -29,8 +29,8 @@ KAFKA = KafkaSettings(
     commit_interval_ms=1_500,
     commit_timeout_ms=3_000,
 )
-SETTLE = SettleSettings(attempts_max=3, backoff_base_s=0.2, backoff_max_s=5, outage_backoff_max_s=3)
-LLM = LlmSettings(call_timeout_s=12, recording_s=5, transient_failures_max=3, token_margin=1)
+SETTLE = SettleSettings(attempts_max=2, backoff_base_s=0.2, backoff_max_s=5, outage_backoff_max_s=3)
+LLM = LlmSettings(call_timeout_s=12, recording_s=5, transient_failures_max=2, token_margin=1)
 OUTBOX = OutboxSettings(batch_max=5, poll_interval_ms=8_000, publish_timeout_s=5)
 DEAD_LETTERS = DeadLetterSettings(consecutive_max=10**6, ratio_max=1)
 DRAIN_S = 4.0
@@ -155,12 +155,12 @@ def _disturbance(rng: random.Random) -> Disturbance:
 
 
 def _budgets(rng: random.Random) -> Limits:
-    """Mostly none; else one that is spent in mid-run, of all tenants (it ends soon, see `NOW`) or of each."""
+    """Mostly none; else one that is spent in mid-run: of all tenants, for which everyone waits, or of each."""
     kind = rng.random()
-    if kind < 0.85:
+    if kind < 0.8:
         return Limits()
-    spent = Decimal(rng.choice((30, 60))) / 1_000
-    return Limits(total_usd_per_hour=2 * spent) if kind < 0.88 else Limits(tenant_usd_per_hour=spent)
+    spent = Decimal(rng.choice((8, 16))) / 1_000
+    return Limits(total_usd_per_hour=4 * spent) if kind < 0.83 else Limits(tenant_usd_per_hour=spent)
 
 
 def _limiter(rng: random.Random) -> LimiterSettings:
