@@ -17,6 +17,8 @@ from statistics import median
 
 import asyncpg
 import psutil
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from tests.benchmarks.__main__ import table_of
@@ -26,28 +28,28 @@ from tests.benchmarks.llm_account import LlmAccount, llm_account
 from tests.benchmarks.server_costs import cpu_s
 from tests.support.command_line import environment, environment_of, program
 from tests.support.databases import Databases
-from tests.support.kafka import produce
+from tests.support.kafka import producer_of
 from worker.app import ensure_topics
 from worker.embedded.apache_kafka import ApacheKafka
 from worker.embedded.postgres import PostgresServer
 from worker.embedded.postgres_binaries import embedded_binaries, system_binaries
-from worker.settings import Settings
+from worker.settings import LogSettings, Settings
+from worker.telemetry import configure_logging
 
 WORKERS = (1, 2, 3)
 ROUNDS = 3
 PARTITIONS = 12
-LOCAL_EVENTS = 9_000
+EVENTS = 15_000
+"""More than can be settled while is measured."""
 CALL_LATENCY_S = 1.0
 CALLS_PER_ANSWER = 2
 IN_FLIGHT = 24
 """Records of one worker that waits for calls: few enough for three of them to leave the processor idle."""
-BOUGHT_EVENTS = 260
-"""For each worker."""
-WARM_UP = 0.15
-COOL_DOWN = 0.9
-"""Between these parts of the events all workers are at work, and nothing starts or ends."""
-SAMPLE_INTERVAL_S = 0.25
-WAIT_S_MAX = 300.0
+WARM_UP_S = 5.0
+"""After the last of the workers has got its partitions."""
+MEASURED_S = 12.0
+POLL_INTERVAL_S = 0.1
+WAIT_S_MAX = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Speed:
 class Machine:
     """One topic of events, the servers, and fresh databases."""
 
-    def __init__(self, broker: ApacheKafka, postgres: PostgresServer, databases: Databases, events: int) -> None:
+    def __init__(self, broker: ApacheKafka, postgres: PostgresServer, databases: Databases) -> None:
         self._broker = broker
         self._postgres = postgres
         self._databases = databases
@@ -91,31 +93,55 @@ class Machine:
             "dead_letter_topic": "processes.dead-letter",
             "partitions": PARTITIONS,
         }
-        asyncio.run(self._fill(events))
+        asyncio.run(self._fill())
 
-    async def _fill(self, events: int) -> None:
+    async def _fill(self) -> None:
         settings = Settings().overridden({"kafka": {**self._topics, **self._broker.settings_overrides()}})
         await ensure_topics(settings)
         event = FULL_SIZE.events()
-        # Each of its own content: else most would be judged once and copied.
-        own = [{**json.loads(event(number)), "query": f"question {number}"} for number in range(events)]
-        await produce(self._broker, settings.kafka.answers_topic, [json.dumps(given).encode() for given in own])
+        async with producer_of(self._broker, linger_ms=20) as producer:
+            for number in range(EVENTS):
+                # Each of its own content: else most would be judged once and copied.
+                own = {**json.loads(event(number)), "query": f"question {number}"}
+                await producer.send(settings.kafka.answers_topic, json.dumps(own).encode())
 
-    def measure(self, workers: int, events: int, account: LlmAccount | None = None) -> Speed:
+    def measure(self, workers: int, account: LlmAccount | None = None) -> Speed:
         """So many workers, from the beginning of the topic, as a group of their own, on an empty database."""
         with self._databases.migrated() as dsn, ExitStack() as stack:
             settings = self._settings(dsn, account)
             running = [stack.enter_context(_worker(settings)) for _ in range(workers)]
-            assert self._postgres.pid is not None
-            assert self._broker.pid is not None
-            pids = {
-                "workers": [process.pid for process in running],
-                "PostgreSQL": [self._postgres.pid],
-                "Kafka": [self._broker.pid],
-            }
-            if account is not None:
-                pids["the account"] = [account.pid]
-            return _speed(asyncio.run(_watch(dsn, events, running, pids)), events)
+            self._await_members(settings.kafka.group_id, workers)
+            time.sleep(WARM_UP_S)
+            before = self._sample(dsn, running, account)
+            time.sleep(MEASURED_S)
+            after = self._sample(dsn, running, account)
+            if after.settled >= EVENTS or any(process.poll() is not None for process in running):
+                raise RuntimeError(f"{after.settled} of {EVENTS} events settled: no more to do, or a worker has ended")
+        return _speed(before, after)
+
+    def _await_members(self, group: str, workers: int) -> None:
+        """Until each has its part of the partitions."""
+        admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers, "log_level": 3})
+        deadline_s = time.monotonic() + WAIT_S_MAX
+        while time.monotonic() < deadline_s:
+            parts = _parts_of(admin, group)
+            if len(parts) == workers and min(parts) >= PARTITIONS // workers:
+                return
+            time.sleep(POLL_INTERVAL_S)
+        raise TimeoutError(f"{workers} workers are not one group after {WAIT_S_MAX:g} s")
+
+    def _sample(self, dsn: str, running: Sequence["subprocess.Popen[bytes]"], account: LlmAccount | None) -> Sample:
+        assert self._postgres.pid is not None
+        assert self._broker.pid is not None
+        pids = {
+            "workers": [process.pid for process in running],
+            "PostgreSQL": [self._postgres.pid],
+            "Kafka": [self._broker.pid],
+            **({} if account is None else {"the account": [account.pid]}),
+        }
+        settled = asyncio.run(_settled(dsn))
+        used_s = {name: sum(map(cpu_s, given)) for name, given in pids.items()}
+        return Sample(time.monotonic(), settled, used_s, _busy_s())
 
     def _settings(self, dsn: str, account: LlmAccount | None) -> Settings:
         kafka = {**self._topics, **self._broker.settings_overrides(), "group_id": uuid.uuid4().hex}
@@ -135,33 +161,29 @@ def _worker(settings: Settings) -> Iterator["subprocess.Popen[bytes]"]:
             process.terminate()
 
 
-async def _watch(
-    dsn: str, events: int, running: Sequence["subprocess.Popen[bytes]"], pids: Mapping[str, Sequence[int]]
-) -> list[Sample]:
-    """Until so many events are settled."""
-    connection = await asyncpg.connect(dsn)
-    deadline_s = time.monotonic() + WAIT_S_MAX
-    samples: list[Sample] = []
+def _parts_of(admin: AdminClient, group: str) -> list[int]:
+    """How many partitions each member has; none while the broker knows no such group."""
     try:
-        while not samples or samples[-1].settled < events:
-            if time.monotonic() > deadline_s or any(process.poll() is not None for process in running):
-                raise RuntimeError(f"{samples[-1].settled} of {events} events settled, and a worker ended or is slow")
-            await asyncio.sleep(SAMPLE_INTERVAL_S)
-            settled = await connection.fetchval("SELECT count(*) FROM answers")
-            used_s = {name: sum(map(cpu_s, given)) for name, given in pids.items()}
-            samples.append(Sample(time.monotonic(), settled, used_s, _busy_s()))
-        return samples
+        members = admin.describe_consumer_groups([group])[group].result().members
+    except KafkaException:
+        return []
+    return [len(member.assignment.topic_partitions) for member in members]
+
+
+async def _settled(dsn: str) -> int:
+    connection = await asyncpg.connect(dsn)
+    try:
+        count: int = await connection.fetchval("SELECT count(*) FROM answers")
+        return count
     finally:
         await connection.close()
 
 
-def _speed(samples: Sequence[Sample], events: int) -> Speed:
-    first = next(sample for sample in samples if sample.settled >= WARM_UP * events)
-    last = next(sample for sample in reversed(samples) if sample.settled <= COOL_DOWN * events)
-    took_s = last.at_s - first.at_s
-    cores = {name: (last.used_s[name] - first.used_s[name]) / took_s for name in first.used_s}
-    others = (last.busy_s - first.busy_s) / took_s - sum(cores.values())
-    return Speed((last.settled - first.settled) / took_s, cores, others)
+def _speed(before: Sample, after: Sample) -> Speed:
+    took_s = after.at_s - before.at_s
+    cores = {name: (after.used_s[name] - before.used_s[name]) / took_s for name in before.used_s}
+    others = (after.busy_s - before.busy_s) / took_s - sum(cores.values())
+    return Speed((after.settled - before.settled) / took_s, cores, others)
 
 
 def _busy_s() -> float:
@@ -170,35 +192,32 @@ def _busy_s() -> float:
 
 
 @contextmanager
-def machine(events: int) -> Iterator[Machine]:
+def machine() -> Iterator[Machine]:
     with ApacheKafka() as broker, PostgresServer(system_binaries() or embedded_binaries()) as postgres:
         databases = Databases(postgres.dsn)
-        yield Machine(broker, postgres, databases, events)
+        yield Machine(broker, postgres, databases)
         databases.close()
 
 
 def run(*, rounds: int = ROUNDS) -> list[Figure]:
-    """Some ten minutes."""
-    with machine(LOCAL_EVENTS) as running:
-        return [*local_figures(running, rounds), *bought_figures(running, rounds)]
+    """Some eight minutes."""
+    configure_logging(LogSettings(level="error"))
+    waiting = f"{IN_FLIGHT} in flight each, {CALLS_PER_ANSWER} calls of {CALL_LATENCY_S:g} s"
+    emulated = ("--latency", str(CALL_LATENCY_S), "--judgements", "instant")
+    with machine() as running, llm_account(*emulated) as account:
+        return [
+            *figures("local judge", speeds_of(running, rounds, None)),
+            *figures(waiting, speeds_of(running, rounds, account)),
+        ]
 
 
-def local_figures(running: Machine, rounds: int) -> list[Figure]:
+def speeds_of(running: Machine, rounds: int, account: LlmAccount | None) -> Mapping[int, Sequence[Speed]]:
+    """1, 2, 3 workers, and again: a shared machine changes its pace from minute to minute."""
     speeds: dict[int, list[Speed]] = {workers: [] for workers in WORKERS}
     for _ in range(rounds):
         for workers in WORKERS:
-            speeds[workers].append(running.measure(workers, LOCAL_EVENTS))
-    return figures("local judge", speeds)
-
-
-def bought_figures(running: Machine, rounds: int) -> list[Figure]:
-    speeds: dict[int, list[Speed]] = {workers: [] for workers in WORKERS}
-    with llm_account("--latency", str(CALL_LATENCY_S), "--judgements", "instant") as account:
-        for _ in range(rounds):
-            for workers in WORKERS:
-                speeds[workers].append(running.measure(workers, BOUGHT_EVENTS * workers, account))
-    name = f"{IN_FLIGHT} in flight each, {CALLS_PER_ANSWER} calls of {CALL_LATENCY_S:g} s"
-    return figures(name, speeds)
+            speeds[workers].append(running.measure(workers, account))
+    return speeds
 
 
 def figures(judge: str, speeds: Mapping[int, Sequence[Speed]]) -> list[Figure]:
