@@ -58,13 +58,7 @@ async def _find(saving: Saving, known: Known, _: Settings) -> None:
 
 async def _find_unsettled(saving: Saving, known: Known, _: Settings) -> None:
     record = Record("answers", 0, 1, 1_780_000_000_001, None, None)
-
-    async def find() -> None:
-        assert await saving.store.find(AnswerKey(known.key.tenant, AnswerId(str(uuid4()))), record) is None
-
-    async with asyncio.TaskGroup() as tasks:
-        for _number in range(100):
-            tasks.create_task(find())
+    assert await saving.store.find(AnswerKey(known.key.tenant, AnswerId(str(uuid4()))), record) is None
 
 
 async def _limits(saving: Saving, _known: Known, _: Settings) -> None:
@@ -118,7 +112,7 @@ def _view(query: str) -> Look:
 
 LOOKS: Mapping[str, Look] = {
     "is this answer settled?": _find,
-    "are these 100 settled?": _find_unsettled,
+    "is this new answer settled?": _find_unsettled,
     "dead-letter limits": _limits,
     "what an operator watches": _watch,
     "claim from the outbox": _claim,
