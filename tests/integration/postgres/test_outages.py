@@ -118,7 +118,7 @@ async def test_cancelled_calls_leave_no_connection_checked_out(store: PostgresSt
 
 
 async def test_a_server_that_falls_silent_is_an_outage_wherever_it_is_asked(postgres_dsn: str) -> None:
-    """asyncpg#1309: a connection whose server is gone without a word waits for ever."""
+    """MemMachine PR#1552, asyncpg#1326: a connection whose server is gone without a word waited for ever."""
     for ask in (hold, set_aside, PostgresStore.pending, PostgresStore.check_dead_letter_limits):
         async with CuttingProxy(postgres_dsn, cut_at=b"SELECT", forward=True, holds=True) as proxy:
             settings = settings_of(proxy.dsn, statement_timeout_s=0.1, transient_retries_max=0)
