@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import sha256
-from uuid import uuid4
 
 from tests.benchmarks.line_events import BODIES, FULL_SIZE
 from tests.benchmarks.line_runs import PreparedJudge
 from worker.adapters.postgres.store import LlmAccounts, PostgresStore, open_llm_accounts, open_store
 from worker.app import build_credit, code_version
+from worker.calls.identity import new_call_id
 from worker.codec import decode_answer, encode_attribution
 from worker.core.cost import UnitPrices, cost_usd
 from worker.core.llm import CompletionUsage, Stage
@@ -94,7 +94,7 @@ class Responses:
 
     def calls_of(self, key: AnswerKey) -> Iterator[tuple[CallIntent, CallResult]]:
         for stage, raw in self._by_stage.items():
-            call_id = uuid4()
+            call_id = new_call_id(datetime.now(UTC))
             intent = CallIntent(
                 call_id=call_id,
                 call_key=sha256(f"{key.answer_id} {stage}".encode()).digest(),

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from worker.calls.asking import Asking, NotWantedError
+from worker.calls.identity import new_call_id
 from worker.calls.paying import MoneyInUseError, Purse
 from worker.calls.recording import Recorder
 from worker.calls.sizing import Sizing
@@ -109,6 +110,7 @@ class Purchasing:
         self._sizing = Sizing(count_tokens, settings.token_margin)
         self._telemetry = telemetry
         self._monotonic = monotonic
+        self._now = now
 
     async def buy(
         self, request: CompletionRequest, call_key: bytes, asking: Asking, *, responses_known: int
@@ -219,7 +221,7 @@ class Purchasing:
         reserved_usd: Decimal | None,
         responses_known: int,
     ) -> CallIntent:
-        call_id = uuid4()
+        call_id = new_call_id(self._now())
         return CallIntent(
             call_id=call_id,
             call_key=call_key,
