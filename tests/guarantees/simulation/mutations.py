@@ -13,7 +13,7 @@ from tests.guarantees.simulation.truth import Claim
 from tests.guarantees.simulation.worker import SimulatedWorker
 from tests.guarantees.simulation.world import Guarantee
 from worker.core.charging import ChargingRule, Dimension, Estimate, Reservation
-from worker.core.model import Answer, AnswerIdentity, Attribution, Judgement
+from worker.core.model import UNIT_SCALE, Answer, AnswerIdentity, Attribution, Judgement
 from worker.core.offsets import OffsetTracker, PartitionOffsets
 from worker.core.outcome import Processed
 from worker.core.records import OutboundMessage, Record, TopicPartition
@@ -201,13 +201,15 @@ def lose_headers_of_dead_letters(worker: SimulatedWorker) -> None:
 
 # Credit
 
+PERCENT = UNIT_SCALE // 100
+
 
 def round_shares(worker: SimulatedWorker) -> None:
     attribute = worker.record._attribute
 
     def rounded(answer: Answer, judgement: Judgement) -> Attribution:
         attribution = attribute(answer, judgement)
-        credits_ = [replace(c, share_units=round(c.share_units, -10)) for c in attribution.source_credits]
+        credits_ = [replace(c, share_units=c.share_units // PERCENT * PERCENT) for c in attribution.source_credits]
         return replace(attribution, source_credits=tuple(credits_))
 
     worker.record._attribute = rounded
@@ -315,7 +317,10 @@ MUTATIONS = {
         commit_what_was_fetched, Guarantee.NEVER_COMMITTED_PAST_UNFINISHED
     ),
     "zio-kafka#590: commits after its partitions were given up": _breaking(
-        commit_after_the_fence, Guarantee.COMMITS_NEVER_MOVE_BACK, Guarantee.NEVER_COMMITTED_PAST_UNFINISHED
+        commit_after_the_fence,
+        Guarantee.COMMITS_NEVER_MOVE_BACK,
+        Guarantee.NEVER_COMMITTED_PAST_UNFINISHED,
+        Guarantee.NOTHING_HANGS,
     ),
     "a record cancelled by the drain counts as settled": _breaking(
         count_cancelled_records_as_settled, Guarantee.NEVER_COMMITTED_PAST_UNFINISHED

@@ -160,7 +160,7 @@ def _budgets(rng: random.Random) -> Limits:
     if kind < 0.8:
         return Limits()
     spent = Decimal(rng.choice((8, 16))) / 1_000
-    return Limits(total_usd_per_hour=4 * spent) if kind < 0.83 else Limits(tenant_usd_per_hour=spent)
+    return Limits(total_usd_per_hour=4 * spent) if kind < 0.81 else Limits(tenant_usd_per_hour=spent)
 
 
 def _limiter(rng: random.Random) -> LimiterSettings:

@@ -7,8 +7,11 @@ import pytest
 from tests.guarantees.simulation.mutations import MUTATIONS
 from tests.guarantees.simulation.pool import Simulations, open_simulations
 
-SEEDS_MAX = 200
+SEEDS_MAX = 400
 SEEDS_AT_ONCE = 8
+
+# A busy machine makes a few seeds a second.
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

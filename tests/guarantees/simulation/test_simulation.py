@@ -25,7 +25,6 @@ SOMETIMES = {
     "call.closed_late",
     "call.timed_out",
     "commit.fenced",
-    "dead_letter.saved",
     "group.expired",
     "provider.throttled",
     "provider.unheard",
@@ -37,6 +36,12 @@ SOMETIMES = {
     "save.duplicate",
     "save.saved",
     "save.set_aside",
+    "set_aside.attempts_exhausted",
+    "set_aside.budget_exhausted",
+    "set_aside.conflicting_content",
+    "set_aside.judge_incomplete",
+    "set_aside.judge_refused",
+    "set_aside.too_late",
     "worker.woken",
 }
 """What must have happened somewhere, else the runs do not try what they are here to try."""

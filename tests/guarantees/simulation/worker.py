@@ -1,7 +1,7 @@
 """One worker, wired of the worker's own code as `worker.app` wires it; only what it talks to is simulated."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -174,15 +174,15 @@ class SimulatedWorker:
         """As `app.Worker` does: the line, the relay and the sweep beside it, and what is left is published."""
         failures: list[Exception] = []
 
-        async def beside(work: Coroutine[None, None, None]) -> None:
+        async def beside(work: Callable[[], Awaitable[None]]) -> None:
             try:
-                await work
+                await work()
             except Exception as error:  # noqa: BLE001  # raised below
                 failures.append(error)
                 self.stop.set()
 
         async with asyncio.TaskGroup() as background:
-            tasks = [background.create_task(beside(self.relay.run())), background.create_task(beside(self._sweep()))]
+            tasks = [background.create_task(beside(self.relay.run)), background.create_task(beside(self._sweep))]
             try:
                 await self.consume.run(self.stop)
             except Exception as error:  # noqa: BLE001  # raised below
