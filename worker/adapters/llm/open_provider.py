@@ -2,22 +2,22 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from worker.adapters.llm.anthropic import AnthropicProvider
 from worker.adapters.llm.http import http_client, silence_libraries
-from worker.adapters.llm.openai import OpenAIProvider
 from worker.adapters.llm.tokens import count_tokens, load_tokenizer
 from worker.errors import FatalError
 from worker.llm_ports import Provider
 
-PROVIDERS: Mapping[str, type[OpenAIProvider] | type[AnthropicProvider]] = {
-    "openai": OpenAIProvider,
-    "anthropic": AnthropicProvider,
-}
+if TYPE_CHECKING:
+    from worker.adapters.llm.anthropic import AnthropicProvider
+    from worker.adapters.llm.openai import OpenAIProvider
+
+PROVIDERS = ("openai", "anthropic")
 HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
 
 
@@ -39,5 +39,17 @@ async def open_provider(
         raise FatalError(f"the API key of {name} is empty, or holds spaces or characters that no key has")
     silence_libraries()
     await asyncio.to_thread(load_tokenizer)
+    provider = await asyncio.to_thread(_provider_named, name)
     async with http_client(connections_max=connections_max) as client:
-        yield PROVIDERS[name](client, model=model, api_key=api_key, base_url=base_url, count_tokens=count_tokens)
+        yield provider(client, model=model, api_key=api_key, base_url=base_url, count_tokens=count_tokens)
+
+
+def _provider_named(name: str) -> "type[OpenAIProvider | AnthropicProvider]":
+    """Imported only where it is asked: an SDK takes a second, which nobody is to wait for who does not use it."""
+    if name == "openai":
+        from worker.adapters.llm.openai import OpenAIProvider  # noqa: PLC0415  # see above
+
+        return OpenAIProvider
+    from worker.adapters.llm.anthropic import AnthropicProvider  # noqa: PLC0415  # see above
+
+    return AnthropicProvider
