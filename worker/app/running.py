@@ -131,7 +131,7 @@ class Worker:
             await self.store.check_dead_letter_limits()
             await self._place.take()
             await self._work(stop, until_drained=until_drained)
-            await self._publish_the_rest()
+            await self._publish_the_rest(all_of_it=until_drained)
         return self._summary()
 
     async def _work(self, stop: asyncio.Event, *, until_drained: bool) -> None:
@@ -184,13 +184,20 @@ class Worker:
             with suppress(UnavailableError):
                 await self._place.check()
 
-    async def _publish_the_rest(self) -> None:
-        """What was stored last goes out now rather than by another worker; it is safe in the outbox either way."""
+    async def _publish_the_rest(self, *, all_of_it: bool) -> None:
+        """What was stored last goes out now rather than by another worker; it is safe in the outbox either way.
+
+        With `all_of_it` rows that another relay holds are waited for: our own, say, whose end the database has not
+        noticed yet.
+        """
         try:
             async with asyncio.timeout(self.settings.outbox.publish_timeout_s):
                 await self.relay.drain()
+                while all_of_it and await self.store.pending():
+                    await asyncio.sleep(self.settings.outbox.poll_interval_ms / 1000)
+                    await self.relay.drain()
         except TimeoutError:
-            return
+            log.warning("outbox.left", advice="what is stored and not published, any worker publishes")
 
 
 @asynccontextmanager
