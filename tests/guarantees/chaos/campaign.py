@@ -93,22 +93,24 @@ class Campaign:
     async def _stream(
         self, services_: Services, settings: Settings, fleet: Fleet, watch: CommitWatch, strikes: Counter[str]
     ) -> None:
-        """The answers, at their pace, while every disturbance strikes again and again; each strikes once at least."""
-        sending = asyncio.Event()
+        """The answers, at their pace, while every disturbance strikes again and again, until nearly all are settled."""
 
         async def keep_striking(number: int, disturbance: Disturbance) -> None:
-            scene = Scene(services_, fleet, random.Random(f"{self.seed} {number}"))
+            chance = random.Random(f"{self.seed} {number}")
+            scene = Scene(services_, fleet, chance)
+            next_at = 0.0
             while True:
+                next_at += chance.uniform(0.5, 1.5) * disturbance.every_records
+                if next_at > self.answers:
+                    return
+                await watch.reached(next_at)
                 await disturbance.strike(scene)
                 strikes[type(disturbance).__name__] += 1
-                if sending.is_set():
-                    return
 
         async with asyncio.TaskGroup() as tasks:
             for number, disturbance in enumerate(self.scenario.disturbances):
                 tasks.create_task(keep_striking(number, disturbance))
             await self._send(services_, settings, watch)
-            sending.set()
 
     async def _send(self, services_: Services, settings: Settings, watch: CommitWatch) -> None:
         producer = AIOKafkaProducer(

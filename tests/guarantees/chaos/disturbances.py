@@ -34,6 +34,9 @@ class Scene:
 
 
 class Disturbance(Protocol):
+    every_records: int
+    """So many are settled between two strikes, on average: a slow machine is struck more slowly."""
+
     async def strike(self, scene: Scene) -> None:
         """One round; returns with everything up again."""
         ...
@@ -42,25 +45,29 @@ class Disturbance(Protocol):
 class RollingRestart:
     """Each worker in its turn told to stop, and started again."""
 
+    every_records = 200
+
     async def strike(self, scene: Scene) -> None:
         for number in scene.fleet.places:
             await scene.fleet.restart(number)
-            await scene.pause(1.0, 3.0)
+            await scene.pause(0.0, 1.0)
 
 
 class Kills:
     """SIGKILL, at any moment."""
 
+    every_records = 50
+
     async def strike(self, scene: Scene) -> None:
-        await scene.pause(1.0, 5.0)
         scene.fleet.kill(scene.somebody())
 
 
 class CutConnections:
     """Backends terminated, those that are committing first of all."""
 
+    every_records = 25
+
     async def strike(self, scene: Scene) -> None:
-        await scene.pause(0.2, 1.5)
         with suppress(*UNREACHABLE):
             connection = await asyncpg.connect(scene.services.database.dsn)
             try:
@@ -75,8 +82,9 @@ class CutConnections:
 class DatabaseRestart:
     """Stopped in order or crashed, away for a moment, and back."""
 
+    every_records = 125
+
     async def strike(self, scene: Scene) -> None:
-        await scene.pause(2.0, 6.0)
         database = scene.services.database
         await asyncio.to_thread(scene.chance.choice((database.stop, database.kill)))
         await scene.pause(0.0, 2.0)
@@ -86,8 +94,9 @@ class DatabaseRestart:
 class BrokerRestart:
     """Stopped in order or crashed, away for a moment, and back."""
 
+    every_records = 200
+
     async def strike(self, scene: Scene) -> None:
-        await scene.pause(3.0, 8.0)
         broker = scene.services.broker
         await asyncio.to_thread(scene.chance.choice((broker.stop, broker.kill)))
         await scene.pause(0.0, 2.0)
@@ -97,8 +106,9 @@ class BrokerRestart:
 class Zombies:
     """A worker frozen past its session and woken; half of the time another has taken its place meanwhile."""
 
+    every_records = 80
+
     async def strike(self, scene: Scene) -> None:
-        await scene.pause(1.0, 3.0)
         number = scene.somebody()
         scene.fleet.freeze(number)
         frozen = scene.fleet.replace(number) if scene.chance.random() < 0.5 else None

@@ -47,6 +47,7 @@ class CommitWatch:
         self._topic = topic
         self._records: dict[int, list[Sent]] = {}
         self._seen: dict[int, int] = {}
+        self._looked = asyncio.Event()
         self.looks = 0
         self.committed_too_far: list[str] = []
 
@@ -58,6 +59,12 @@ class CommitWatch:
     def was_sent(self, sent: Sent) -> None:
         """To be told in any order, at the latest when the campaign's producer has its acknowledgement."""
         self._records.setdefault(sent.record.partition, []).append(sent)
+
+    async def reached(self, records: float) -> None:
+        """Returns once so many are committed."""
+        while self.committed < records:
+            self._looked.clear()
+            await self._looked.wait()
 
     async def regularly(self) -> None:
         while True:
@@ -86,6 +93,7 @@ class CommitWatch:
             )
         self._seen |= committed
         self.looks += 1
+        self._looked.set()
 
     async def _without_outcome(self, due: Sequence[Sent]) -> Sequence[tuple[int, int]]:
         partitions, offsets = zip(*(sent.position for sent in due), strict=True)
