@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tests.guarantees.simulation.corpus import Produced
-from tests.guarantees.simulation.loop import Process, ProcessState
+from tests.guarantees.simulation.loop import Process
 from tests.guarantees.simulation.schedule import KAFKA
 from tests.guarantees.simulation.truth import Truth
 from tests.guarantees.simulation.world import Guarantee, Outage, World
@@ -118,6 +118,8 @@ class Broker:
             self._numbers += 1
             member = self.members[self._numbers] = Member(self._numbers, client)
         member.joining = joining
+        # A request may arrive when whoever sent it is halted already.
+        self.fell_silent(client.process)
         self.world.note("group.joined", member.number)
         self.rebalance()
         self._end_rebalance_if_all_joined()
@@ -163,13 +165,15 @@ class Broker:
             self._reconsider()
 
     def fell_silent(self, process: Process) -> None:
-        """Its heartbeats stop: its members expire unless it comes back in time."""
+        """Its heartbeats stop, if it is halted: its members expire unless it comes back in time."""
+        if not process.is_halted:
+            return
         for number, member in list(self.members.items()):
             if member.client.process is process:
                 self.world.later(SESSION_S, self._expire_if_silent, number, process, process.halts)
 
     def _expire_if_silent(self, number: int, process: Process, halts: int) -> None:
-        if process.state is not ProcessState.RUNNING and process.halts == halts:
+        if process.is_halted and process.halts == halts:
             self.expire(number)
 
     def _reconsider(self) -> None:

@@ -13,7 +13,7 @@ from tests.guarantees.simulation.truth import Claim
 from tests.guarantees.simulation.worker import SimulatedWorker
 from tests.guarantees.simulation.world import Guarantee
 from worker.core.charging import ChargingRule, Dimension, Estimate, Reservation
-from worker.core.model import UNIT_SCALE, Answer, AnswerIdentity, Attribution, Judgement
+from worker.core.model import AnswerIdentity, Attribution
 from worker.core.offsets import OffsetTracker, PartitionOffsets
 from worker.core.outcome import Processed
 from worker.core.records import OutboundMessage, Record, TopicPartition
@@ -201,18 +201,16 @@ def lose_headers_of_dead_letters(worker: SimulatedWorker) -> None:
 
 # Credit
 
-PERCENT = UNIT_SCALE // 100
 
+def store_shares_a_unit_short(worker: SimulatedWorker) -> None:
+    class Losing(FakeStore):
+        async def save(
+            self, attribution: Attribution, message: OutboundMessage, record: Record | None = None
+        ) -> SaveResult:
+            credits_ = [replace(c, share_units=max(0, c.share_units - 1)) for c in attribution.source_credits]
+            return await super().save(replace(attribution, source_credits=tuple(credits_)), message, record)
 
-def round_shares(worker: SimulatedWorker) -> None:
-    attribute = worker.record._attribute
-
-    def rounded(answer: Answer, judgement: Judgement) -> Attribution:
-        attribution = attribute(answer, judgement)
-        credits_ = [replace(c, share_units=c.share_units // PERCENT * PERCENT) for c in attribution.source_credits]
-        return replace(attribution, source_credits=tuple(credits_))
-
-    worker.record._attribute = rounded
+    _store(worker).__class__ = Losing
 
 
 # The journal, the money and the limits
@@ -344,7 +342,7 @@ MUTATIONS = {
         delete_before_publishing, Guarantee.OUTBOX_DELIVERED, Guarantee.DEAD_LETTERS_INTACT
     ),
     "dead letters lose their headers": _breaking(lose_headers_of_dead_letters, Guarantee.DEAD_LETTERS_INTACT),
-    "shares are rounded": _breaking(round_shares, Guarantee.CREDIT_CONSERVED),
+    "a unit of each share is lost to rounding": _breaking(store_shares_a_unit_short, Guarantee.CREDIT_CONSERVED),
     "the journal is written and never read": _breaking(never_look_into_the_journal, Guarantee.COST_CONSERVED),
     "a call is recorded when it has ended": _breaking(record_calls_when_they_have_ended, Guarantee.COST_CONSERVED),
     "a lost response counts as free": _breaking(count_lost_calls_as_free, Guarantee.COST_CONSERVED),

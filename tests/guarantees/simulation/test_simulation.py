@@ -19,6 +19,9 @@ SEED = os.environ.get("SIMULATION_SEED")  # noqa: TID251  # the same
 SEEDS = range(SCHEDULES) if SEED is None else range(int(SEED), int(SEED) + 1)
 REPLAY = "SIMULATION_SEED={seed} .venv/bin/python -m pytest tests/guarantees/simulation/test_simulation.py"
 TOLD_MAX = 3
+ENOUGH = 1_000
+"""So many schedules meet everything; a replayed seed, or a short run, need not."""
+
 LINES_MAX = 200
 
 SOMETIMES = {
@@ -75,7 +78,7 @@ def test_the_schedules_meet_every_trouble_and_what_comes_of_it(reports: Sequence
     for report in reports:
         seen.update(report.seen)
     wanted = SOMETIMES | {f"trouble.{trouble.name}" for trouble in Trouble}
-    assert SEED is not None or {event for event in wanted if not seen[event]} == set()
+    assert len(reports) < ENOUGH or {event for event in wanted if not seen[event]} == set()
 
 
 def test_a_schedule_runs_the_same_every_time_and_in_every_process(simulations: Simulations) -> None:
