@@ -1,18 +1,18 @@
 """What must hold when a run has ended, asked of the durable truth, the broker and the provider's bill."""
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import assert_never
 
 from schemas.dead_letter import DeadLetterReason
 from tests.fakes.journal import FakeRow
+from tests.guarantees.simulation.database import STARTED_AT, now
 from tests.guarantees.simulation.provider import Billed
 from tests.guarantees.simulation.truth import Place, place_of, same_content
 from tests.guarantees.simulation.worker import Servers
 from tests.guarantees.simulation.world import Guarantee
 from worker.codec.dead_letters import decode_dead_letter
-from worker.core.budget import BudgetScope
 from worker.core.model import UNIT_SCALE, Attribution
 from worker.llm_ports import CallOutcome
 from worker.settings import KafkaSettings
@@ -124,17 +124,20 @@ class Guarantees:
                 assert_never(row.outcome)
 
     def budgets_kept(self) -> None:
-        """Of each budget, over all the windows that the run touched."""
+        """Of each budget, over all the hours that the run touched."""
         limits, truth = self.servers.schedule.budgets, self.servers.truth
-        windows = Counter((window.scope, window.tenant) for window in {window for window, _ in truth.books.held})
-        tenants = {str(call_id): row.intent.answer_key.tenant for call_id, row in truth.journal.rows.items()}
-        for (scope, tenant), touched in windows.items():
-            is_total = scope is BudgetScope.TOTAL
-            limit = limits.total_usd_per_hour if is_total else limits.tenant_usd_per_hour
-            bill = self.servers.vendor.bill.items()
-            spent = [billed.cost_usd for call, billed in bill if is_total or tenants.get(call) == tenant]
-            if limit is not None and sum(spent) > touched * limit:
-                self._violate(Guarantee.BUDGETS_KEPT, f"{sum(spent)} of {touched} times {limit} were spent")
+        hours = int(now().timestamp() // 3_600) - int(STARTED_AT.timestamp() // 3_600) + 1
+        spent: defaultdict[str, Decimal] = defaultdict(Decimal)
+        for call_id, row in truth.journal.rows.items():
+            billed = self.servers.vendor.bill.get(str(call_id))
+            cost = Decimal(0) if billed is None else billed.cost_usd
+            spent[row.intent.answer_key.tenant] += cost
+        total, each = limits.total_usd_per_hour, limits.tenant_usd_per_hour
+        if total is not None and sum(spent.values()) > hours * total:
+            self._violate(Guarantee.BUDGETS_KEPT, f"{sum(spent.values())} of {hours} times {total} were spent")
+        for tenant, usd in spent.items():
+            if each is not None and usd > hours * each:
+                self._violate(Guarantee.BUDGETS_KEPT, f"{tenant} spent {usd} of {hours} times {each}")
 
     def outbox_delivered(self) -> None:
         """Everything stored is published and nothing else, each event under its one id, repeated only as it was."""

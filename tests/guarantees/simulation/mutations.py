@@ -13,6 +13,7 @@ from tests.guarantees.simulation.truth import Claim
 from tests.guarantees.simulation.worker import SimulatedWorker
 from tests.guarantees.simulation.world import Guarantee
 from worker.core.charging import ChargingRule, Dimension, Estimate, Reservation
+from worker.core.llm import CompletionUsage
 from worker.core.model import AnswerIdentity, Attribution
 from worker.core.offsets import OffsetTracker, PartitionOffsets
 from worker.core.outcome import Processed
@@ -265,14 +266,17 @@ def wait_for_ever_for_the_dead(worker: SimulatedWorker) -> None:
     worker.journal.open = open_for_a_day  # type: ignore[method-assign]
 
 
-class ReservesNothing(ChargingRule):
+class CountsNothing(ChargingRule):
     def reserve(self, estimate: Estimate) -> Mapping[Dimension, Reservation]:
         return dict.fromkeys(Dimension, Reservation(0, 0))
 
+    def used(self, usage: CompletionUsage) -> Mapping[Dimension, int]:
+        return dict.fromkeys(Dimension, 0)
 
-def reserve_nothing(worker: SimulatedWorker) -> None:
+
+def count_nothing(worker: SimulatedWorker) -> None:
     rule = worker.limiter._rule
-    broken = ReservesNothing(rule.charge, cache_reads_charged=rule.cache_reads_charged)
+    broken = CountsNothing(rule.charge, cache_reads_charged=rule.cache_reads_charged)
     worker.limiter._rule = worker.limiter._account._rule = broken
 
 
@@ -349,8 +353,8 @@ MUTATIONS = {
     "faust#458: a dead worker's intent is waited for without end": _breaking(
         wait_for_ever_for_the_dead, Guarantee.NOTHING_HANGS
     ),
-    "litellm#18730: limits are checked, and nothing is reserved": _breaking(
-        reserve_nothing, Guarantee.LIMITER_KEEPS_THE_ACCOUNT
+    "limits are checked, and nothing counts against them": _breaking(
+        count_nothing, Guarantee.LIMITER_KEEPS_THE_ACCOUNT
     ),
     "a failed call keeps its slot": _breaking(leave_no_slot, Guarantee.NOTHING_LEFT, Guarantee.NOTHING_HANGS),
     "each worker has the whole budget": _breaking(keep_books_alone, Guarantee.BUDGETS_KEPT),

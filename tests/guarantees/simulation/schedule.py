@@ -165,7 +165,7 @@ def _budgets(rng: random.Random) -> Limits:
 
 def _limiter(rng: random.Random) -> LimiterSettings:
     return LimiterSettings(
-        requests_per_minute=rng.choice((15, 60, 600)),
+        requests_per_minute=rng.choice((5, 60, 600)),
         tokens_per_minute=rng.choice((10_000, 40_000, None)),
         calls_in_flight=rng.choice((1, 4, 64)),
         learn_limits=rng.random() < 0.5,
