@@ -45,7 +45,7 @@ class Disturbance(Protocol):
 class RollingRestart:
     """Each worker in its turn told to stop, and started again."""
 
-    every_records = 200
+    every_records = 225
 
     async def strike(self, scene: Scene) -> None:
         for number in scene.fleet.places:
@@ -56,7 +56,7 @@ class RollingRestart:
 class Kills:
     """SIGKILL, at any moment."""
 
-    every_records = 50
+    every_records = 80
 
     async def strike(self, scene: Scene) -> None:
         scene.fleet.kill(scene.somebody())
@@ -106,7 +106,7 @@ class BrokerRestart:
 class Zombies:
     """A worker frozen past its session and woken; half of the time another has taken its place meanwhile."""
 
-    every_records = 80
+    every_records = 100
 
     async def strike(self, scene: Scene) -> None:
         number = scene.somebody()

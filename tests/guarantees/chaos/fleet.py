@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ class Exit:
     pid: int
     code: int
     asked_for: bool
-    last_line: str
+    last_lines: Sequence[str]
 
 
 @dataclass
@@ -135,9 +135,9 @@ class Fleet:
     def _ended(self, place: Place, process: Process) -> None:
         assert process.returncode is not None
         assert place.log is not None
-        lines = place.log.read_text(errors="replace").splitlines() or [""]
+        lines = place.log.read_text(errors="replace").splitlines()
         asked_for = process.pid in self._told_to_stop
-        self.exits.append(Exit(place.number, process.pid, process.returncode, asked_for, lines[-1]))
+        self.exits.append(Exit(place.number, process.pid, process.returncode, asked_for, lines[-3:]))
 
     async def _end(self) -> None:
         """Everybody leaves in order; whoever does not is a finding."""
@@ -156,14 +156,17 @@ class Fleet:
                 self.bugs.append(f"worker {process.pid} did not leave within {LEAVE_S_MAX:g} s")
                 process.kill()
                 await process.wait()
-        self.bugs += [f"worker {one.pid} was told to stop and ended with {one.code}" for one in self._disobedient()]
+        self.bugs += [
+            f"worker {one.pid} was told to stop and ended with {one.code}: {one.last_lines}"
+            for one in self._disobedient()
+        ]
         self.bugs += bugs_in(self._directory)
 
     def _disobedient(self) -> list[Exit]:
         """Told to stop before it handles signals, or killed, it dies of that; in an outage it fails to start."""
         fine = {0, -signal.SIGTERM, -signal.SIGKILL}
         asked = [one for one in self.exits if one.asked_for and one.code not in fine]
-        return [one for one in asked if not one.last_line.startswith(EXCUSES)]
+        return [one for one in asked if not any(line.startswith(EXCUSES) for line in one.last_lines)]
 
 
 def bugs_in(directory: Path) -> list[str]:
