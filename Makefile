@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 BROKER ?= embedded
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test check lint types imports generated generate bench lock format clean
+.PHONY: help demo test check lint types imports generated generate bench chaos soak lock format clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -64,6 +64,15 @@ generate: $(VENV)/dev.stamp ## Write the generated files anew
 
 bench: $(VENV)/dev.stamp ## Measure speed, each figure beside its baseline from the same run
 	@$(BIN)/python -m tests.benchmarks $(BENCH_OPTIONS)
+
+chaos: $(VENV)/dev.stamp ## Break everything around real workers, and ask whether the guarantees held (CHAOS_OPTIONS="kills --answers 500 --seed 7")
+	@./deploy/prerequisites.sh kafka $(BIN)/python
+	@$(BIN)/python -m tests.guarantees.chaos $(CHAOS_OPTIONS)
+
+soak: $(VENV)/dev.stamp ## What an hour shows that minutes do not: 20,000 simulated schedules, then a worker at rest and at work (SOAK_OPTIONS="--minutes 30")
+	@./deploy/prerequisites.sh kafka $(BIN)/python
+	@SOAK_SCHEDULES=$${SOAK_SCHEDULES:-20000} $(BIN)/python -m pytest -q tests/guarantees/simulation/test_simulation.py tests/unit/test_limiter_simulation.py
+	@$(BIN)/python -m tests.guarantees.soak $(SOAK_OPTIONS)
 
 format: $(VENV)/dev.stamp ## Format the code
 	@$(BIN)/ruff format .
