@@ -22,7 +22,8 @@ from worker.app.operations import (
     query,
     resume,
 )
-from worker.app.running import RunSummary, Worker, ease_garbage_collection, open_worker, run_until_stopped
+from worker.app.running import RunSummary, Worker, open_worker
+from worker.app.until_stopped import ease_garbage_collection, run_until_stopped
 
 __all__ = [
     "Erased",

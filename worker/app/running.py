@@ -1,13 +1,9 @@
 """The worker itself: its parts wired, run, and stopped in order."""
 
 import asyncio
-import gc
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-
-import uvloop
 
 from worker.adapters.kafka.consumer import KafkaRecordStream
 from worker.adapters.kafka.producer import KafkaPublisher
@@ -42,8 +38,6 @@ from worker.telemetry import Telemetry, log
 
 UPKEEP_INTERVAL_S = 86_400.0
 UPKEEP_RETRY_S = 60.0
-COLLECTION_INTERVAL_OBJECTS = 10_000
-"""Container objects made between two garbage collections: those of a few dozen records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +131,20 @@ class Worker:
     async def _work(self, stop: asyncio.Event, *, until_drained: bool) -> None:
         failures: list[Exception] = []
 
-        async def beside(work: Coroutine[None, None, None]) -> None:
+        async def beside(work: Callable[[], Awaitable[None]]) -> None:
             """A failure beside the line stops the line in order, and is raised when it has stopped."""
             try:
-                await work
+                await work()
             except Exception as error:  # noqa: BLE001  # raised below
                 failures.append(error)
                 stop.set()
 
         async with asyncio.TaskGroup() as background:
             tasks = [
-                background.create_task(beside(self.relay.run())),
-                background.create_task(beside(self._keep_up())),
-                background.create_task(beside(self.observing.look_regularly())),
-                background.create_task(beside(self._keep_place())),
+                background.create_task(beside(self.relay.run)),
+                background.create_task(beside(self._keep_up)),
+                background.create_task(beside(self.observing.look_regularly)),
+                background.create_task(beside(self._keep_place)),
             ]
             try:
                 await self.consume.run(stop, until_drained=until_drained)
@@ -243,36 +237,3 @@ def _judging(
         return judge_answer
     method = build_methods(settings)(judge.profile)
     return ReuseJudgements(judge_answer, cache=accounts.judgements, method_hash=method.method_hash, telemetry=telemetry)
-
-
-def run_until_stopped(settings: Settings, *, until_drained: bool) -> RunSummary:
-    """Run a worker in this process until SIGTERM or SIGINT; a second one does not wait for the drain."""
-    return uvloop.run(_run_until_signalled(settings, until_drained=until_drained))
-
-
-async def _run_until_signalled(settings: Settings, *, until_drained: bool) -> RunSummary:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    running = asyncio.current_task()
-
-    def on_signal() -> None:
-        if stop.is_set() and running is not None:
-            running.cancel("a second signal")
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    async with open_worker(settings) as worker:
-        ease_garbage_collection()
-        return await worker.run(stop, until_drained=until_drained)
-
-
-def ease_garbage_collection() -> None:
-    """Look for garbage less often, and not among what lives as long as the process.
-
-    Records are freed without it, by their reference counts. As Python comes, an event's thousand objects make it go
-    through every loaded module time and again, for a tenth of the worker's processor time.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(COLLECTION_INTERVAL_OBJECTS)

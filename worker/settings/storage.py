@@ -31,6 +31,9 @@ class PostgresSettings(Section):
     pool_recycle_s: int = Field(1_800, ge=1, description="connections older than this are replaced")
     transaction_pooling: bool = Field(False, description="true behind pgbouncer in transaction mode")
     partitions_ahead_months: int = Field(3, ge=1, description="monthly partitions made ahead")
+    responses_age_days_max: int = Field(
+        92, ge=1, description="older LLM responses are not looked for: an answer replayed after that is judged anew"
+    )
     retention_months: int | None = Field(
         None, ge=1, description="older monthly partitions are dropped; unset keeps all"
     )
@@ -61,7 +64,9 @@ class OutboxSettings(Section):
 
     batch_max: int = Field(500, ge=1, description="messages published and deleted in one transaction")
     poll_interval_ms: int = Field(500, ge=10, description="how often to look when nothing woke the relay")
-    publish_timeout_s: float = Field(30.0, gt=0, description="one batch's acknowledgement")
+    publish_timeout_s: float = Field(
+        45.0, gt=0, description="one batch's acknowledgement; above kafka.request_timeout_ms, whose error says more"
+    )
 
 
 def _flaw_of_dsn(dsn: str) -> str | None:

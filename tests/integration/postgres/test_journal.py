@@ -227,3 +227,22 @@ async def test_looks_into_every_partition_are_planned_once_and_by_index_even_whi
             plan = "\n".join(row[0] for row in await prepared.fetch(*executed[number + 1][1]))
         assert "Index Cond" in plan
         assert "Seq Scan" not in plan
+
+
+async def test_a_response_older_than_is_looked_for_is_bought_anew_and_stays_on_record(
+    settings: Settings, sql: asyncpg.Connection
+) -> None:
+    """What a look costs must not grow with the months kept."""
+    postgres = settings.postgres.model_copy(update={"responses_age_days_max": 10})
+    async with open_journal(postgres) as journal:
+        old, young = calls.intent("request"), calls.intent("request")
+        await open_all(journal, [old])
+        await journal.close(old.call_id, calls.complete())
+        await sql.execute("UPDATE llm_calls SET started_at = now() - interval '9 days'")
+        assert [call.call_id for call in await journal.responses(old.call_key)] == [old.call_id]
+        await sql.execute("UPDATE llm_calls SET started_at = now() - interval '11 days'")
+        assert await journal.responses(old.call_key) == []
+        assert await open_all(journal, [replace(young, responses_known=0)]) == [None]
+        await journal.close(young.call_id, calls.complete())
+        assert [call.call_id for call in await journal.responses(old.call_key)] == [young.call_id]
+        assert (await journal.usage_of(old.answer_key)).calls == 2, "what it cost is counted, however old"

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.dead_letter import DeadLetterReason
+from schemas.dead_letter import REPLAY_HEADER, REPLAYS_MAX, DeadLetterReason
 from tests.support import samples
 from worker.codec import decode_answer, decode_dead_letter, encode_dead_letter
-from worker.codec.replays import REPLAY_HEADER, REPLAYS_MAX, replayed_headers, replays_of
+from worker.codec.replays import replayed_headers, replays_of
 from worker.core.records import Headers, Record
 from worker.settings import IntakeSettings
 

@@ -161,11 +161,15 @@ class KafkaRecordStream:
     def assignment(self) -> frozenset[TopicPartition]:
         return frozenset(TopicPartition(*partition) for partition in self._consumer.assignment())
 
+    # A rebalance may still come to an end while the stream is being stopped: there is nothing to pause then.
+
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        self._consumer.pause(*self._assigned(partitions))
+        if self._client is not None:
+            self._client.pause(*self._assigned(partitions))
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        self._consumer.resume(*self._assigned(partitions))
+        if self._client is not None:
+            self._client.resume(*self._assigned(partitions))
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         consumer = self._consumer

@@ -119,7 +119,8 @@ class Batches:
         self._database = database
 
     async def open(self, intents: Sequence[CallIntent]) -> Sequence[float | Exception | None]:
-        return await self._database.run(lambda connection: _open(connection, intents))
+        age_days_max = self._database.settings.responses_age_days_max
+        return await self._database.run(lambda connection: _open(connection, intents, age_days_max))
 
     async def close(self, closes: Sequence[Close]) -> Sequence[Exception | None]:
         return await self._database.run(lambda connection: _close(connection, closes))
@@ -128,7 +129,8 @@ class Batches:
         async def work(connection: AsyncConnection) -> dict[bytes, list[JournaledCall]]:
             found: dict[bytes, list[JournaledCall]] = {key: [] for key in call_keys}
             await connection.execute(statements.PLAN_ONCE)
-            for row in await connection.execute(statements.RESPONSES, {"call_keys": sorted(found)}):
+            young = {"call_keys": sorted(found), "age_days_max": self._database.settings.responses_age_days_max}
+            for row in await connection.execute(statements.RESPONSES, young):
                 found[row.call_key].append(journaled_call(row))
             return found
 
@@ -167,7 +169,9 @@ def culprits_apart(flush: Flush[Item, Result]) -> Flush[Item, Result]:
     return flush_apart
 
 
-async def _open(connection: AsyncConnection, intents: Sequence[CallIntent]) -> Sequence[float | None]:
+async def _open(
+    connection: AsyncConnection, intents: Sequence[CallIntent], age_days_max: int
+) -> Sequence[float | None]:
     candidates: dict[bytes, CallIntent] = {}
     for intent in intents:
         candidates.setdefault(intent.call_key, intent)
@@ -178,7 +182,7 @@ async def _open(connection: AsyncConnection, intents: Sequence[CallIntent]) -> S
     if taken_over:
         await connection.execute(statements.GIVE_UP_BY_KEY, {"call_keys": taken_over})
     winners = [candidates[row.call_key] for row in claimed]
-    answered = await _answered_since(connection, winners)
+    answered = await _answered_since(connection, winners, age_days_max)
     if answered:
         await connection.execute(statements.DELETE_CLAIMS_OF_CALLS, {"call_ids": [i.call_id for i in answered]})
         winners = [intent for intent in winners if intent not in answered]
@@ -189,13 +193,16 @@ async def _open(connection: AsyncConnection, intents: Sequence[CallIntent]) -> S
     return await _waits(connection, intents)
 
 
-async def _answered_since(connection: AsyncConnection, winners: Sequence[CallIntent]) -> Sequence[CallIntent]:
+async def _answered_since(
+    connection: AsyncConnection, winners: Sequence[CallIntent], age_days_max: int
+) -> Sequence[CallIntent]:
     """Those whose request got a response after they had looked. Asked under the claim: whoever held it has ended."""
     looked = {intent.call_key: intent.responses_known for intent in winners if intent.responses_known is not None}
     if not looked:
         return []
     await connection.execute(statements.PLAN_ONCE)
-    rows = await connection.execute(statements.RESPONSE_COUNTS, {"call_keys": sorted(looked)})
+    young = {"call_keys": sorted(looked), "age_days_max": age_days_max}
+    rows = await connection.execute(statements.RESPONSE_COUNTS, young)
     more = {row.call_key for row in rows if row.responses > looked[row.call_key]}
     return [intent for intent in winners if intent.call_key in more]
 

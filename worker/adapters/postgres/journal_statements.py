@@ -5,6 +5,7 @@ from datetime import timedelta
 from sqlalchemy import (
     ARRAY,
     ColumnElement,
+    Integer,
     LargeBinary,
     Uuid,
     and_,
@@ -49,8 +50,14 @@ def _still_open() -> ColumnElement[bool]:
     return _calls.started_at > func.now() - literal_column(f"interval '{2 * INTENT_LIFE_S_MAX:.0f} seconds'")
 
 
-# Calls of any age are looked for, in every partition there is, and planning for each takes ten times what the look
-# takes: so it is planned once. Without sequential scans, for the plan may be made while a partition is empty.
+def _young() -> ColumnElement[bool]:
+    """Only partitions whose responses are still used: what a look costs must not grow with the months kept."""
+    day: ColumnElement[timedelta] = literal_column("interval '1 day'")
+    return _calls.started_at > func.now() - bindparam("age_days_max", type_=Integer) * day
+
+
+# Calls are looked for in many partitions, and planning for each takes ten times what the look takes: so it is planned
+# once. Without sequential scans, for the plan may be made while a partition is empty.
 PLAN_ONCE = select(
     func.set_config("plan_cache_mode", "force_generic_plan", True), func.set_config("enable_seqscan", "off", True)
 )
@@ -140,13 +147,13 @@ RESPONSES = (
         _calls.usage_source,
         _calls.cost_usd,
     )
-    .where(_calls.call_key == _call_keys, _calls.outcome == COMPLETE, _calls.response.is_not(None))
+    .where(_calls.call_key == _call_keys, _calls.outcome == COMPLETE, _calls.response.is_not(None), _young())
     .order_by(_calls.started_at, _calls.call_id)
 )
 
 RESPONSE_COUNTS = (
     select(_calls.call_key, func.count().label("responses"))
-    .where(_calls.call_key == _call_keys, _calls.outcome == COMPLETE, _calls.response.is_not(None))
+    .where(_calls.call_key == _call_keys, _calls.outcome == COMPLETE, _calls.response.is_not(None), _young())
     .group_by(_calls.call_key)
 )
 
