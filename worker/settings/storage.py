@@ -65,7 +65,7 @@ class OutboxSettings(Section):
     batch_max: int = Field(500, ge=1, description="messages published and deleted in one transaction")
     poll_interval_ms: int = Field(500, ge=10, description="how often to look when nothing woke the relay")
     publish_timeout_s: float = Field(
-        45.0, gt=0, description="one batch's acknowledgement; above kafka.request_timeout_ms, whose error says more"
+        40.0, gt=0, description="one batch's acknowledgement; above kafka.request_timeout_ms, whose error says more"
     )
 
 

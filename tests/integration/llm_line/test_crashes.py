@@ -137,7 +137,7 @@ async def test_a_redelivered_answer_is_judged_from_the_journal_and_no_call_is_ma
         async with open_worker(settings) as worker:
             judged: list[AnswerKey] = []
 
-            async def dies(attribution: object, message: object) -> None:
+            async def dies(attribution: object, message: object, record: object) -> None:
                 judged.append(attribution.answer.key)  # type: ignore[attr-defined]  # an Attribution
                 await until(lambda: len(judged) == 10)
                 raise RuntimeError("the process dies")
