@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BROKER ?= embedded
+TEST_PROCESSES ?= 2
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 
 .PHONY: help demo test check lint types imports generated generate bench chaos soak lock format clean
@@ -40,7 +41,8 @@ test: $(VENV)/dev.stamp check ## Run every check and the whole suite on a real K
 	@./deploy/prerequisites.sh promtool
 	@./deploy/prerequisites.sh pgbouncer
 	@./deploy/prerequisites.sh openssl
-	@$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+	@# Most tests wait for a broker or a database: two at a time use the machine; those of a file share what they start.
+	@$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_OPTIONS)
 
 check: lint types imports generated ## Lint, types, import contracts, generated files, migrations
 
