@@ -20,8 +20,8 @@ from schemas.dead_letter import DeadLetterReason
 from worker.adapters.postgres.tables.columns import hash_lengths, metadata, moment, not_negative, one_of, sha256, words
 
 HEADERS_COMMENT = (
-    "Record headers in order, duplicates kept: for each name and value its length as 4 bytes big-endian, then its bytes; "
-    "a length of -1: no value"
+    "Record headers in order, duplicates kept: for each name and value its length as 4 bytes big-endian, then its bytes"
+    "; a length of -1: no value"
 )
 
 
