@@ -18,9 +18,12 @@ from worker.adapters.postgres.stages import Stage
 from worker.adapters.postgres.store import open_store
 from worker.app.method import code_version
 from worker.core.records import OutboundMessage
-from worker.settings import Settings
+from worker.settings import PostgresSettings, Settings
 
 FACTS_MAX = 100
+
+WHOLE_HISTORY_TIMEOUT_S = 3_600.0
+"""One statement of an audit or an erasure, in place of `postgres.statement_timeout_s`."""
 
 
 async def check_topics(settings: Settings) -> Sequence[TopicReport]:
@@ -91,12 +94,17 @@ async def query(settings: Settings, statement: str) -> QueryResult:
 @asynccontextmanager
 async def open_erasure(settings: Settings) -> AsyncIterator[Erasure]:
     """Erases texts; for the owner of the tables."""
-    async with open_database(settings.postgres) as database:
+    async with open_database(_patient(settings)) as database:
         yield Erasure(database)
 
 
 @asynccontextmanager
 async def open_audit(settings: Settings) -> AsyncIterator[Audit]:
     """Recomputes what is stored; reads only."""
-    async with open_database(settings.postgres) as database:
+    async with open_database(_patient(settings)) as database:
         yield Audit(database)
+
+
+def _patient(settings: Settings) -> PostgresSettings:
+    """For what reads all of a history, which takes what it takes; a person waits for it and can end it."""
+    return settings.postgres.model_copy(update={"statement_timeout_s": WHOLE_HISTORY_TIMEOUT_S})

@@ -59,10 +59,11 @@ def show(report: Report) -> None:
         shown = "\n".join((*violations[:VIOLATIONS_SHOWN], *(["…"] if len(violations) > VIOLATIONS_SHOWN else [])))
         table.add_row(name, "[red]broken[/]" if violations else "[green]held[/]", shown)
     console.print(table)
-    for name, counted in (("outcomes", report.outcomes), ("strikes", report.strikes), ("LLM calls", report.calls)):
+    facts = {"outcomes": report.outcomes, "strikes": report.strikes, "LLM calls": report.calls, "ends": report.ends}
+    for name, counted in facts.items():
         told = ", ".join(f"{what} {count:,}" for what, count in sorted(counted.items()))
         console.print(f"  {name}: {told or 'none'}")
-    console.print(f"  worker processes ended and started again: {report.exits}; looks at commits: {report.looks:,}\n")
+    console.print(f"  looks at commits: {report.looks:,}\n")
 
 
 def main(given: list[str]) -> int:

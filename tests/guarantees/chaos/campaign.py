@@ -46,7 +46,7 @@ class Report:
     seed: int
     outcomes: Mapping[str, int]
     strikes: Mapping[str, int]
-    exits: int
+    ends: Mapping[str, int]
     looks: int
     calls: Mapping[str, int]
     broken: Mapping[str, Sequence[str]]
@@ -147,7 +147,7 @@ class Campaign:
             seed=self.seed,
             outcomes=dict(outcomes),
             strikes=dict(strikes),
-            exits=len(fleet.exits),
+            ends=dict(Counter(one.reason for one in fleet.exits)),
             looks=watch.looks,
             calls=dict(Counter(row["outcome"] for row in evidence.llm_calls)),
             broken=broken_by(evidence),

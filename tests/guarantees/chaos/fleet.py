@@ -16,6 +16,9 @@ RESTART_PAUSE_S = 0.3
 LEAVE_S_MAX = 40.0
 """A worker that was told to stop, or that has been fenced, is gone by then."""
 
+REASON_CHARACTERS = 70
+UNEXPLAINED = "without a word"
+
 EXCUSES = ("unavailable:", "stopped: another worker has taken the place")
 """What a worker says that is started while the broker or the database is down, or that was replaced."""
 
@@ -27,6 +30,14 @@ class Exit:
     code: int
     asked_for: bool
     last_lines: Sequence[str]
+
+    @property
+    def reason(self) -> str:
+        """In its own words, where it had any."""
+        if self.code <= 0:
+            return "in order" if self.code == 0 else signal.Signals(-self.code).name
+        told = [line for line in self.last_lines if line.startswith(("stopped:", "unavailable:"))]
+        return told[0][:REASON_CHARACTERS] if told else UNEXPLAINED
 
 
 @dataclass
@@ -160,6 +171,8 @@ class Fleet:
             f"worker {one.pid} was told to stop and ended with {one.code}: {one.last_lines}"
             for one in self._disobedient()
         ]
+        unexplained = [one for one in self.exits if one.reason == UNEXPLAINED]
+        self.bugs += [f"{one.pid} ended with {one.code}, {UNEXPLAINED}: {one.last_lines}" for one in unexplained]
         self.bugs += bugs_in(self._directory)
 
     def _disobedient(self) -> list[Exit]:
