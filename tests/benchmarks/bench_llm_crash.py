@@ -16,12 +16,12 @@ from typing import Any
 
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.line_events import FULL_SIZE
-from tests.benchmarks.llm_account import LlmAccount, llm_account
 from tests.support import lines
 from tests.support.command_line import environment, environment_of, program
 from tests.support.databases import Databases
 from tests.support.journals import EXPIRE
 from tests.support.kafka import produce
+from tests.support.llm_account import LlmAccount, llm_account
 from worker.app import ensure_topics
 from worker.embedded.apache_kafka import ApacheKafka
 from worker.embedded.broker import Broker

@@ -18,9 +18,9 @@ from pydantic import SecretStr
 
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.line_events import BODIES, FULL_SIZE
-from tests.benchmarks.llm_account import LlmAccount, llm_account
 from tests.support.databases import Databases
 from tests.support.llm import LIMITS, SECRET, TIMEOUT_S
+from tests.support.llm_account import LlmAccount, llm_account
 from worker.adapters.llm.open_provider import open_provider
 from worker.adapters.llm.tokens import count_tokens
 from worker.adapters.postgres.store import open_llm_accounts, open_store

@@ -24,11 +24,11 @@ from rich.console import Console
 from tests.benchmarks.__main__ import table_of
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.line_events import FULL_SIZE
-from tests.benchmarks.llm_account import LlmAccount, llm_account
 from tests.benchmarks.server_costs import cpu_s
 from tests.support.command_line import environment, environment_of, program
 from tests.support.databases import Databases
 from tests.support.kafka import producer_of
+from tests.support.llm_account import LlmAccount, llm_account
 from worker.app import ensure_topics
 from worker.embedded.apache_kafka import ApacheKafka
 from worker.embedded.postgres import PostgresServer

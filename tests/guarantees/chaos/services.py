@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from tests.benchmarks.llm_account import LlmAccount, llm_account
 from tests.support import lines
 from tests.support.brokers import TEST_PROPERTIES
 from tests.support.llm import API_KEY, OPENAI, SECRET
+from tests.support.llm_account import LlmAccount, llm_account
 from tests.support.llm_lines import IMPATIENT
 from worker.embedded.apache_kafka import ApacheKafka
 from worker.embedded.postgres import PostgresServer

@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from tests.benchmarks.llm_account import llm_account
 from tests.guarantees.chaos.answer_stream import AnswerStream
 from tests.guarantees.soak.growth import Phase, Sample, findings
 from tests.support import lines
 from tests.support.command_line import environment, environment_of
+from tests.support.llm_account import llm_account
 from worker.app import ensure_topics, migrate
 from worker.embedded.apache_kafka import ApacheKafka
 from worker.embedded.postgres import PostgresServer
