@@ -19,8 +19,11 @@ LEAVE_S_MAX = 40.0
 REASON_CHARACTERS = 70
 UNEXPLAINED = "without a word"
 
-EXCUSES = ("unavailable:", "stopped: another worker has taken the place")
-"""What a worker says that is started while the broker or the database is down, or that was replaced."""
+REASONS = ("stopped:", "unavailable:", "Left at once")
+"""How a worker's last word begins."""
+
+EXCUSES = ("unavailable:", "stopped: another worker has taken the place", "Left at once")
+"""Of one that was told to stop: it was just starting in an outage, it was replaced, or it was told twice."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Exit:
         """In its own words, where it had any."""
         if self.code <= 0:
             return "in order" if self.code == 0 else signal.Signals(-self.code).name
-        told = [line for line in self.last_lines if line.startswith(("stopped:", "unavailable:"))]
+        told = [line for line in self.last_lines if line.startswith(REASONS)]
         return told[0][:REASON_CHARACTERS] if told else UNEXPLAINED
 
 
