@@ -22,9 +22,6 @@ UNEXPLAINED = "without a word"
 REASONS = ("stopped:", "unavailable:", "Left at once")
 """How a worker's last word begins."""
 
-EXCUSES = ("unavailable:", "stopped: another worker has taken the place", "Left at once")
-"""Of one that was told to stop: it was just starting in an outage, it was replaced, or it was told twice."""
-
 
 @dataclass(frozen=True)
 class Exit:
@@ -179,10 +176,9 @@ class Fleet:
         self.bugs += bugs_in(self._directory)
 
     def _disobedient(self) -> list[Exit]:
-        """Told to stop before it handles signals, or killed, it dies of that; in an outage it fails to start."""
-        fine = {0, -signal.SIGTERM, -signal.SIGKILL}
-        asked = [one for one in self.exits if one.asked_for and one.code not in fine]
-        return [one for one in asked if not any(line.startswith(EXCUSES) for line in one.last_lines)]
+        """Killed as well, or told before it handles signals, it dies of that; else it ends in order or says why not."""
+        signals = {signal.SIGTERM.name, signal.SIGKILL.name}
+        return [one for one in self.exits if one.asked_for and one.code < 0 and one.reason not in signals]
 
 
 def bugs_in(directory: Path) -> list[str]:
