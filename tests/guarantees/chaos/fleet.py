@@ -19,6 +19,9 @@ LEAVE_S_MAX = 40.0
 REASON_CHARACTERS = 70
 UNEXPLAINED = "without a word"
 
+OURS = ("in order", signal.SIGKILL.name, signal.SIGTERM.name)
+"""How a worker ends that was told to, or killed, or told before it listens."""
+
 REASONS = ("stopped:", "unavailable:", "Left at once")
 """How a worker's last word begins."""
 
@@ -28,14 +31,13 @@ class Exit:
     place: int
     pid: int
     code: int
-    asked_for: bool
     last_lines: Sequence[str]
 
     @property
     def reason(self) -> str:
         """In its own words, where it had any."""
         if self.code <= 0:
-            return "in order" if self.code == 0 else signal.Signals(-self.code).name
+            return OURS[0] if self.code == 0 else signal.Signals(-self.code).name
         told = [line for line in self.last_lines if line.startswith(REASONS)]
         return told[0][:REASON_CHARACTERS] if told else UNEXPLAINED
 
@@ -58,7 +60,6 @@ class Fleet:
         self._directory = directory
         self._places = [Place(number) for number in range(size)]
         self._zombies: list[Process] = []
-        self._told_to_stop: set[int] = set()
         self._ending = False
         self._starts = 0
         self.exits: list[Exit] = []
@@ -88,7 +89,6 @@ class Fleet:
         """In order: told to stop, gone, and another is there."""
         process = self._places[number].process
         if process is not None and process.returncode is None:
-            self._told_to_stop.add(process.pid)
             process.terminate()
             await process.wait()
 
@@ -147,8 +147,7 @@ class Fleet:
         assert process.returncode is not None
         assert place.log is not None
         lines = place.log.read_text(errors="replace").splitlines()
-        asked_for = process.pid in self._told_to_stop
-        self.exits.append(Exit(place.number, process.pid, process.returncode, asked_for, lines[-3:]))
+        self.exits.append(Exit(place.number, process.pid, process.returncode, lines[-3:]))
 
     async def _end(self) -> None:
         """Everybody leaves in order; whoever does not is a finding."""
@@ -157,8 +156,7 @@ class Fleet:
         for process in (*processes, *self._zombies):
             if process.returncode is None:
                 process.send_signal(signal.SIGCONT)
-                self._told_to_stop.add(process.pid)
-                process.terminate()
+                    process.terminate()
         for process in (*processes, *self._zombies):
             try:
                 async with asyncio.timeout(LEAVE_S_MAX):
@@ -167,18 +165,9 @@ class Fleet:
                 self.bugs.append(f"worker {process.pid} did not leave within {LEAVE_S_MAX:g} s")
                 process.kill()
                 await process.wait()
-        self.bugs += [
-            f"worker {one.pid} was told to stop and ended with {one.code}: {one.last_lines}"
-            for one in self._disobedient()
-        ]
-        unexplained = [one for one in self.exits if one.reason == UNEXPLAINED]
-        self.bugs += [f"{one.pid} ended with {one.code}, {UNEXPLAINED}: {one.last_lines}" for one in unexplained]
+        unexplained = [one for one in self.exits if one.reason not in OURS and not one.reason.startswith(REASONS)]
+        self.bugs += [f"{one.pid} ended with {one.code}, {one.reason}: {one.last_lines}" for one in unexplained]
         self.bugs += bugs_in(self._directory)
-
-    def _disobedient(self) -> list[Exit]:
-        """Killed as well, or told before it handles signals, it dies of that; else it ends in order or says why not."""
-        signals = {signal.SIGTERM.name, signal.SIGKILL.name}
-        return [one for one in self.exits if one.asked_for and one.code < 0 and one.reason not in signals]
 
 
 def bugs_in(directory: Path) -> list[str]:
