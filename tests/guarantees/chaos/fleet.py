@@ -156,7 +156,7 @@ class Fleet:
         for process in (*processes, *self._zombies):
             if process.returncode is None:
                 process.send_signal(signal.SIGCONT)
-                    process.terminate()
+                process.terminate()
         for process in (*processes, *self._zombies):
             try:
                 async with asyncio.timeout(LEAVE_S_MAX):
