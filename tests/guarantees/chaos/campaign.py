@@ -171,7 +171,10 @@ async def _run_until_drained(settings: Settings) -> None:
     life_s = "SELECT coalesce(extract(epoch FROM max(expires_at) - now()), 0)::float8 FROM llm_call_claims"
     await asyncio.sleep(max(0.0, await lines.value(settings.postgres.dsn.get_secret_value(), life_s)) + 0.1)
     process = await asyncio.create_subprocess_exec(
-        *program("run", "--until-drained"), env=environment(**environment_of(settings)), stderr=asyncio.subprocess.PIPE
+        *program("run", "--until-drained"),
+        env=environment(**environment_of(settings)),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
     )
     _, log = await process.communicate()
     if process.returncode:
