@@ -1,18 +1,21 @@
 """TLS as the DSN asks for it, against a server with a certificate of a test's authority."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from worker.adapters.postgres.database import open_database
 from worker.adapters.postgres.migrate import migrate_database
 from worker.embedded.authority import Authority
 from worker.embedded.postgres import PostgresServer
 from worker.embedded.postgres_binaries import embedded_binaries, system_binaries
-from worker.errors import FatalError
+from worker.errors import FatalError, UnavailableError
 from worker.settings import ConfigurationError, PostgresSettings
 
 pytestmark = pytest.mark.postgres
@@ -78,3 +81,33 @@ async def test_a_server_without_tls_stops_us_where_tls_is_asked_for() -> None:
         settings = PostgresSettings(dsn=SecretStr(f"{server.dsn}?sslmode=require"))
         with pytest.raises(FatalError, match="rejected SSL upgrade"):
             await migrate_database(settings)
+
+
+@asynccontextmanager
+async def going_down() -> AsyncIterator[str]:
+    """A server that is told to stop while it says that it speaks no TLS: both arrive at once."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(8)
+        writer.write(b"N" + b"E\x00\x00\x00\x0fSFATAL\x00C57P01\x00\x00")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"postgresql://somebody:secret@127.0.0.1:{server.sockets[0].getsockname()[1]}/attribution"
+
+
+async def test_a_server_that_goes_down_while_it_refuses_tls_is_an_outage() -> None:
+    """A campaign with a restarted database found it: such a worker stopped, as if its settings were wrong."""
+    async with going_down() as dsn:
+        async with open_database(PostgresSettings(dsn=SecretStr(dsn))) as database:
+            with pytest.raises(UnavailableError, match="rejected SSL upgrade"):
+                await database.run(_nothing)
+        async with open_database(PostgresSettings(dsn=SecretStr(f"{dsn}?sslmode=require"))) as database:
+            with pytest.raises(FatalError, match="rejected SSL upgrade"):
+                await database.run(_nothing)
+
+
+async def _nothing(connection: AsyncConnection) -> None:
+    await connection.execute(text("SELECT 1"))

@@ -11,6 +11,7 @@ import asyncpg
 from sqlalchemy import NullPool
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from worker.adapters.postgres.failures import TlsRefusedError
 from worker.settings import ConfigurationError, PostgresSettings
 
 APPLICATION_NAME = "attribution-worker"
@@ -20,6 +21,10 @@ JUDGING = 6
 """What a language model's judge has in flight at once: intents, ends, responses, usage, leases, copied judgements."""
 OTHERS = 3
 """Connections beside writers and finders: dead letters, the relay, and partitions or a report."""
+
+
+TLS_ASKED_FOR = ("require", "verify-ca", "verify-full")
+"""Values of the DSN's `sslmode` that take no unencrypted connection."""
 
 
 def server_settings(settings: PostgresSettings) -> Mapping[str, str]:
@@ -67,14 +72,23 @@ def _require_files(dsn: str) -> None:
             raise ConfigurationError(f"postgres.dsn: {name} cannot be read: {error.strerror}") from None
 
 
+async def _connected(settings: PostgresSettings, **options: object) -> asyncpg.Connection:
+    """Raises TlsRefusedError where TLS is asked for and refused: a server that goes down answers in the same words."""
+    dsn = settings.dsn.get_secret_value()
+    try:
+        return await asyncpg.connect(
+            dsn, timeout=settings.connect_timeout_s, command_timeout=answer_timeout_s(settings), **options
+        )
+    except ConnectionError as error:
+        asked_for = dict(parse_qsl(urlsplit(dsn).query)).get("sslmode") in TLS_ASKED_FOR
+        if asked_for and "rejected SSL upgrade" in str(error):
+            raise TlsRefusedError(str(error)) from error
+        raise
+
+
 def _pooled_here(settings: PostgresSettings) -> AsyncEngine:
     async def connect(*_arguments: object, **_keywords: object) -> asyncpg.Connection:
-        return await asyncpg.connect(
-            settings.dsn.get_secret_value(),
-            timeout=settings.connect_timeout_s,
-            command_timeout=answer_timeout_s(settings),
-            server_settings=dict(server_settings(settings)),
-        )
+        return await _connected(settings, server_settings=dict(server_settings(settings)))
 
     return create_async_engine(
         "postgresql+asyncpg://",
@@ -93,12 +107,7 @@ def _pooled_by_server(settings: PostgresSettings) -> AsyncEngine:
     """For a pooler in transaction mode: nothing that outlives a transaction, so no named prepared statements."""
 
     async def connect(*_arguments: object, **_keywords: object) -> asyncpg.Connection:
-        return await asyncpg.connect(
-            settings.dsn.get_secret_value(),
-            timeout=settings.connect_timeout_s,
-            command_timeout=answer_timeout_s(settings),
-            statement_cache_size=0,
-        )
+        return await _connected(settings, statement_cache_size=0)
 
     return create_async_engine(
         "postgresql+asyncpg://",

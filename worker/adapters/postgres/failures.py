@@ -26,6 +26,10 @@ class Failure(Enum):
     """Ours."""
 
 
+class TlsRefusedError(ConnectionError):
+    """The server speaks no TLS, and we were told to take nothing else."""
+
+
 READ_ONLY = "25006"
 CHECK_VIOLATION = "23514"
 SQLSTATES = {
@@ -57,6 +61,7 @@ DRIVER_ERRORS = {
     asyncpg.TargetServerAttributeNotMatched: Failure.DOWN,  # no primary among the hosts just now
     asyncpg.ClientConfigurationError: Failure.SETUP,
     ssl.SSLCertVerificationError: Failure.SETUP,
+    TlsRefusedError: Failure.SETUP,
     asyncpg.InternalClientError: Failure.TRANSIENT,  # the server ended the session, and its end is still being read
 }
 
@@ -83,8 +88,7 @@ def _classify_by_words(cause: BaseException) -> Failure:
         # Of a connection that broke before the statement, and of misuse.
         return Failure.TRANSIENT if "closed" in str(cause) else Failure.BUG
     if isinstance(cause, OSError):
-        # The DSN asks for TLS and the server speaks none; anything else is the network.
-        return Failure.SETUP if "rejected SSL upgrade" in str(cause) else Failure.DOWN
+        return Failure.DOWN
     return Failure.BUG
 
 
