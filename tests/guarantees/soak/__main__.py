@@ -34,8 +34,8 @@ PARTITIONS = 6
 ANSWERS_PER_S = 20.0
 RUSH = 300
 """Answers at once, at the very beginning."""
-QUIET_S = 20.0
-"""After the work: what was in flight ends before the rest begins."""
+QUIET_S = 10.0
+"""Without another record settled: what was in flight has ended."""
 LEVELS = "▁▂▃▄▅▆▇█"
 PLOT_COLUMNS = 60
 
@@ -73,6 +73,14 @@ class Watched:
             else:
                 next(work)
         return Phase(name, self.samples[first:])
+
+    def until_settled(self) -> None:
+        """What was in flight ends before a rest begins."""
+        settled, since_s = -1, time.monotonic()
+        while time.monotonic() - since_s < QUIET_S:
+            time.sleep(0.5)
+            if self.samples[-1].records_settled != settled:
+                settled, since_s = self.samples[-1].records_settled, time.monotonic()
 
     def stop(self) -> int:
         self._process.terminate()
@@ -132,7 +140,7 @@ def main(given: list[str]) -> int:
     minutes = parser.parse_args(given).minutes
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with ExitStack() as stack:
-        account = stack.enter_context(llm_account("--latency", "lognormal:0.2,0.5", "--faults", "rate_limited_0=0.01"))
+        account = stack.enter_context(llm_account("--latency", "lognormal:0.2,0.5"))
         broker = stack.enter_context(ApacheKafka())
         database = stack.enter_context(PostgresServer(system_binaries() or embedded_binaries()))
         sections = {name: dict(values) for name, values in account.settings().items()}
@@ -146,10 +154,10 @@ def main(given: list[str]) -> int:
             work = sending(broker.bootstrap_servers, settings.kafka.answers_topic)
             # Pools and caches fill once; what they hold then is no leak.
             watched.phase("warming up", max(1.0, minutes / 10), progress, work)
-            time.sleep(QUIET_S)
+            watched.until_settled()
             before = watched.phase("at rest", minutes, progress)
             loaded = watched.phase("at work", minutes, progress, work)
-            time.sleep(QUIET_S)
+            watched.until_settled()
             after = watched.phase("at rest again", minutes / 3, progress)
         code = watched.stop()
     console.print(table_of([before, loaded, after]))
