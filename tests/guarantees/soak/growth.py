@@ -11,9 +11,12 @@ RSS_GROWTH_BYTES_PER_HOUR_MAX = 16 * 2**20
 RSS_GROWTH_SHARE_PER_HOUR_MAX = 0.10
 """Whichever allows more: what allocators do within a phase is not a leak."""
 
-OPEN_FILES_MORE_MAX = 2
+OPEN_FILES_MORE_MAX = 64
+"""Than at rest before: the LLM's client keeps a connection for each call that may be in flight, and closes idle ones at
+its next call."""
+
 TASKS_MORE_MAX = 2
-"""Than at rest before: a poll or a look in progress."""
+"""The same: a poll or a look in progress."""
 
 
 @dataclass(frozen=True, slots=True)
