@@ -3,8 +3,11 @@
 import asyncio
 import json
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import asyncpg
 import pytest
 
 from tests.fakes.judge import FakeJudge, GatedJudge
@@ -181,3 +184,35 @@ async def test_a_worker_killed_in_mid_stream_loses_nothing_and_pays_nothing_twic
     assert await lines.value(postgres_dsn, "SELECT count(*) FROM attributions") == 60
     published = await consume(kafka_broker, settings.kafka.attributions_topic, 60)
     assert len({dict(record.headers)["ce_id"] for record in published}) == 60
+
+
+async def test_until_drained_waits_for_messages_that_another_relay_holds(
+    kafka_broker: Broker, postgres_dsn: str, topics_prefix: str
+) -> None:
+    """A relay just cut off, say, whose end the database has not noticed yet."""
+    settings = lines.settings_of(kafka_broker, postgres_dsn, topics_prefix)
+    await ensure_topics(settings)
+    topic = settings.kafka.attributions_topic
+    async with other_relay(postgres_dsn, topic) as let_go, asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(lines.run_until_drained(settings))
+        done, _ = await asyncio.wait({run}, timeout=3)
+        assert not done, "a message is not published yet"
+        await let_go()
+        await run
+    assert await lines.value(postgres_dsn, "SELECT count(*) FROM outbox") == 0
+    [message] = await consume(kafka_broker, topic, 1)
+    assert message.value == b"held"
+
+
+@asynccontextmanager
+async def other_relay(dsn: str, topic: str) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Holds a message of the outbox until it is told to let go."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("INSERT INTO outbox (topic, key, value, headers) VALUES ($1, 'k', 'held', '')", topic)
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("SELECT FROM outbox FOR UPDATE")
+        yield transaction.rollback
+    finally:
+        await connection.close()
