@@ -12,6 +12,7 @@ import asyncpg
 from tests.guarantees.chaos.fleet import Fleet
 from tests.guarantees.chaos.services import SESSION_TIMEOUT_S, Services
 from tests.guarantees.chaos.watch import UNREACHABLE
+from worker.embedded.server import Server
 
 CUT_CONNECTIONS = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -85,10 +86,7 @@ class DatabaseRestart:
     every_records = 125
 
     async def strike(self, scene: Scene) -> None:
-        database = scene.services.database
-        await asyncio.to_thread(scene.chance.choice((database.stop, database.kill)))
-        await scene.pause(0.0, 2.0)
-        await asyncio.to_thread(database.start)
+        await _restart(scene.services.database, scene)
 
 
 class BrokerRestart:
@@ -97,10 +95,13 @@ class BrokerRestart:
     every_records = 200
 
     async def strike(self, scene: Scene) -> None:
-        broker = scene.services.broker
-        await asyncio.to_thread(scene.chance.choice((broker.stop, broker.kill)))
-        await scene.pause(0.0, 2.0)
-        await asyncio.to_thread(broker.start)
+        await _restart(scene.services.broker, scene)
+
+
+async def _restart(server: Server, scene: Scene) -> None:
+    await asyncio.to_thread(scene.chance.choice((server.stop, server.kill)))
+    await scene.pause(0.0, 2.0)
+    await asyncio.to_thread(server.start)
 
 
 class Zombies:
